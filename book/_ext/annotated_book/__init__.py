@@ -1,0 +1,62 @@
+"""The Sphinx extension of this book. Four small parts:
+
+- `runs`: what a notebook's run depends on, so that outputs are kept exactly as long as they are true;
+- `cells`: what the reader sees of a notebook's cells, quotations and header;
+- `pages`: the pages made from other files (paper map, instructors, API, timing);
+- `assets`: scripts and fonts, all from the site itself.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+
+from . import assets, cells, pages, runs
+
+__all__ = ["setup"]
+
+
+def read_source(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Before a page is read: name a notebook's cache, or fill in the generated part of another page."""
+    path, root = Path(app.env.doc2path(docname)), Path(app.srcdir)
+    if path.suffix != ".ipynb":
+        source[0] = pages.filled(source[0], docname, root, app.env)
+        return
+    notebook = json.loads(source[0])
+    folder = runs.cache_folder(path, root)
+    notebook["metadata"].setdefault("mystnb", {})["execution_cache_path"] = str(folder)
+    source[0] = json.dumps(notebook)
+    app.env.book_runs = getattr(app.env, "book_runs", {}) | {docname: folder.name}
+    chapter = notebook["metadata"].get("chapter")
+    app.env.book_chapters = getattr(app.env, "book_chapters", {}) | {docname: chapter}
+
+
+def find_outdated(app: Sphinx, env: BuildEnvironment, added: set, changed: set, removed: set) -> list[str]:
+    """The pages to read again although their own file is unchanged: what they depend on has changed."""
+    known, root = getattr(env, "book_runs", {}), Path(app.srcdir)
+    notebooks = [Path(env.doc2path(docname)) for docname in known if docname in env.found_docs]
+    moved = [
+        docname
+        for docname, path in zip([d for d in known if d in env.found_docs], notebooks, strict=True)
+        if runs.cache_folder(path, root).name != known[docname]
+    ]
+    return moved + pages.outdated(env, root)
+
+
+def setup(app: Sphinx) -> dict:
+    """Connect the parts to Sphinx."""
+    sys.path.insert(0, str(app.srcdir))  # the package beside the book is the one that the API page documents
+    app.connect("source-read", read_source)
+    app.connect("env-get-outdated", find_outdated)
+    app.connect("doctree-read", cells.rework, priority=100)  # before Sphinx collects titles and labels
+    app.connect("doctree-read", assets.find_charts)
+    app.connect("builder-inited", assets.copy_mathjax)
+    app.connect("builder-inited", assets.write_charts_bundle)
+    app.connect("html-page-context", assets.tend_scripts, priority=900)  # after thebe and the theme
+    app.connect("doctree-resolved", pages.fill_times)
+    app.connect("env-updated", pages.times_page)
+    app.add_node(pages.ChapterTimes)
+    app.add_directive("chapter-times", pages.ChapterTimesDirective)
+    return {"version": "1", "parallel_read_safe": False, "parallel_write_safe": True}

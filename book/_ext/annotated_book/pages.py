@@ -1,0 +1,301 @@
+"""The pages that are made from other files, so that no list in the book is kept by hand.
+
+A page holds a comment such as `<!-- book: paper-map -->`; when Sphinx reads the page, the comment is replaced by
+Markdown made from the ledger, from the notebooks' metadata or from the package's modules.
+"""
+
+import hashlib
+import json
+import platform
+import re
+from collections import Counter
+from importlib.metadata import version
+from pathlib import Path
+
+import yaml
+from docutils import nodes
+from myst_nb.sphinx_ import NbMetadataCollector
+from myst_parser.mdit_to_docutils.base import default_slugify
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.util.docutils import SphinxDirective
+
+from . import cells
+
+PLACE = re.compile(r"<!-- book: ([\w-]+) -->")
+STATUSES = {
+    "implemented": "built in the package, and tested",
+    "measured": "recomputed or measured by a cell",
+    "deviates": "the book does otherwise; the reason is given",
+    "prose only": "told; there is nothing to run",
+    "planned": "belongs to a chapter still to be written",
+}
+
+
+# Notebooks -----------------------------------------------------------------------------------------------------------
+
+
+def parts_of(root: Path) -> list[tuple[str, list[Path]]]:
+    """The book's parts in order, each with its notebooks, as `_toc.yml` lists them."""
+    toc = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
+    parts = [
+        (part.get("caption", ""), part["chapters"])
+        for part in toc.get("parts", [{"chapters": toc.get("chapters", [])}])
+    ]
+    found = [(name, [root / f"{entry['file']}.ipynb" for entry in chapters]) for name, chapters in parts]
+    return [(name, [path for path in paths if path.is_file()]) for name, paths in found]
+
+
+def chapters_of(root: Path) -> list[tuple[Path, dict]]:
+    """Every chapter's notebook with its `chapter` metadata, in the book's order."""
+    paths = [path for _, paths in parts_of(root) for path in paths]
+    return [(path, read(path)["metadata"]["chapter"]) for path in paths]
+
+
+def read(notebook: Path) -> dict:
+    """A notebook, as JSON."""
+    return json.loads(notebook.read_text(encoding="utf-8"))
+
+
+def sources(notebook: Path, kind: str) -> list[str]:
+    """The sources of all cells of one kind."""
+    return ["".join(cell["source"]) for cell in read(notebook)["cells"] if cell["cell_type"] == kind]
+
+
+def headings(notebook: Path) -> list[str]:
+    """The headings of a notebook below its title."""
+    text = "\n\n".join(sources(notebook, "markdown"))
+    return [found.strip() for found in re.findall(r"^##+ (.+)$", text, re.M)]
+
+
+def numbered(chapter: dict) -> str:
+    """The chapter's title with its number, as the table of contents shows it."""
+    number = chapter["number"].lstrip("0")
+    return f"{number}. {chapter['title']}" if number else chapter["title"]
+
+
+def slug(heading: str) -> str:
+    """The anchor that MyST gives to a heading."""
+    return default_slugify(re.sub(r"[`*$]", "", heading))
+
+
+# The landing page ----------------------------------------------------------------------------------------------------
+
+
+def chapter_map(root: Path) -> str:
+    """One card for each chapter: number, title, promise, time."""
+    blocks = []
+    for name, paths in parts_of(root):
+        if not paths:
+            continue
+        blocks += [f"## {name}", "", ":::::{grid} 1 1 2 2", ":gutter: 2", ":class-container: chapter-map", ""]
+        for path in paths:
+            chapter = read(path)["metadata"]["chapter"]
+            blocks += [
+                f"::::{{grid-item-card}} {numbered(chapter)}",
+                f":link: /notebooks/{path.stem}",
+                ":link-type: doc",
+            ]
+            blocks += ["", chapter["promise"], "", "+++", f"{chapter['reading_minutes']} minutes", ":::"]
+        blocks += [":::::", ""]
+    return "\n".join(blocks)
+
+
+# For instructors -----------------------------------------------------------------------------------------------------
+
+
+def exercises_in(notebook: Path) -> tuple[int, int]:
+    """How many exercises a notebook has, and how many of them are graded by a check cell."""
+    exercises = sum(len(re.findall(r"^:::+\{exercise\}", text, re.M)) for text in sources(notebook, "markdown"))
+    return exercises, sum("### BEGIN SOLUTION" in text for text in sources(notebook, "code"))
+
+
+def instructors(root: Path) -> str:
+    """A table of chapters for planning a course, then each chapter's objectives."""
+    chapters = chapters_of(root)
+    rows = ["| chapter | needs | reading | running | exercises | graded |", "|---|---|---:|---|---:|---:|"]
+    goals = ["## Objectives", "", "After each chapter, students are able to do the following."]
+    for path, chapter in chapters:
+        link = f"[{numbered(chapter)}](../notebooks/{path.name})"
+        needs = ", ".join(
+            f"[{name.split('_')[0].lstrip('0') or '0'}](../notebooks/{name}.ipynb)" for name in chapter["prerequisites"]
+        )
+        exercises, graded = exercises_in(path)
+        rows.append(
+            f"| {link} | {needs or 'none'} | {chapter['reading_minutes']} min | {chapter['running_minutes']} "
+            f"| {exercises} | {graded} |"
+        )
+        goals += ["", f"### {numbered(chapter)}", "", *(f"- {goal}" for goal in chapter["objectives"])]
+    total = sum(int(chapter["reading_minutes"]) for _, chapter in chapters)
+    rows += ["", f"Reading everything takes about {round(total / 60)} hours."]
+    return "\n".join([*rows, "", *goals])
+
+
+# The paper map -------------------------------------------------------------------------------------------------------
+
+
+def paper_map(root: Path) -> str:
+    """The ledger as tables: what the paper says, where the book takes it up, and what became of it."""
+    ledger = yaml.safe_load((root / "book" / "ledger.yml").read_text(encoding="utf-8"))
+    counts = Counter(entry["status"] for entries in ledger.values() for entry in entries)
+    lines = ["| status | meaning | entries |", "|---|---|---:|"]
+    lines += [f"| {badge(name)} | {meaning} | {counts[name]} |" for name, meaning in STATUSES.items()]
+    for kind, entries in ledger.items():
+        lines += ["", f"## {kind.capitalize()}", "", "| paper | in the book | status |", "|---|---|---|"]
+        for entry in entries:
+            name = entry["paper"][:1].upper() + entry["paper"][1:]
+            lines.append(f"| **{name}** {entry['title']} | {place(entry, root)} | {badge(entry['status'])} |")
+    return "\n".join(lines)
+
+
+def badge(status: str) -> str:
+    """A status as a small label."""
+    colors = {"implemented": "success", "measured": "primary", "deviates": "warning", "planned": "light"}
+    return f"{{bdg-{colors.get(status, 'secondary')}}}`{status}`"
+
+
+def place(entry: dict, root: Path) -> str:
+    """The place of a ledger entry in the book: heading, symbol, note."""
+    parts = []
+    path = root / "notebooks" / f"{entry.get('notebook')}.ipynb"
+    if path.is_file():
+        chapter, heading = read(path)["metadata"]["chapter"], entry.get("heading")
+        anchor = f"#{slug(heading)}" if heading in headings(path) else ""
+        number = chapter["number"].lstrip("0") or "Tour"
+        parts.append(f"[{number} · {heading or chapter['title']}](../notebooks/{path.name}{anchor})")
+    symbol = entry.get("symbol")
+    if symbol:
+        parts.append(f"{{py:obj}}`{symbol.split('.', 2)[-1]} <{symbol}>`")
+    if entry.get("note"):
+        parts.append(entry["note"].replace("|", "\\|").strip())
+    return "<br>".join(parts) or "-"
+
+
+# The API page --------------------------------------------------------------------------------------------------------
+
+
+def exported_by(notebook: Path) -> list[str]:
+    """The names that a notebook exports to the package, in its order."""
+    names = []
+    for code in sources(notebook, "code"):
+        if cells.is_exported(code):
+            names += cells.definitions(cells.stripped(code))
+    return list(dict.fromkeys(names))
+
+
+def api(root: Path) -> str:
+    """Every module of the package, each definition with a link to the paragraph that explains it."""
+    lines = []
+    for path, chapter in chapters_of(root):
+        module = chapter.get("module")
+        if not module or not (root / "annotated_transformer" / f"{module}.py").is_file():
+            continue
+        full = f"annotated_transformer.{module}"
+        lines += [f"## {module}", "", f"From [{numbered(chapter)}](../notebooks/{path.name}). {chapter['promise']}", ""]
+        lines += ["```{eval-rst}", f".. py:module:: {full}", "```", ""]
+        for name in exported_by(path):
+            kind = "autodata" if name.isupper() else "autoclass" if name[0].isupper() else "autofunction"
+            options = ["   :members:", "   :show-inheritance:"] if kind == "autoclass" else []
+            lines += ["```{eval-rst}", f".. {kind}:: {full}.{name}", *options, "```"]
+            lines += [
+                f"Explained in {{ref}}`chapter {chapter['number'].lstrip('0')} <{cells.label_of(module, name)}>`.",
+                "",
+            ]
+    return "\n".join(lines) or "The package has no module yet."
+
+
+# Build and timing ----------------------------------------------------------------------------------------------------
+
+
+class ChapterTimes(nodes.General, nodes.Element):
+    """Stands where the table of seconds per chapter goes, until all notebooks have been read."""
+
+
+class ChapterTimesDirective(SphinxDirective):
+    """Marks the place of that table."""
+
+    def run(self) -> list[nodes.Node]:
+        """Leave the mark."""
+        return [ChapterTimes()]
+
+
+def versions(root: Path) -> str:
+    """What the book was built with."""
+    names = ["torch", "numpy", "sentencepiece", "matplotlib", "altair", "jupyter-book", "sphinx", "myst-nb", "nbdev"]
+    rows = [f"| {name} | {version(name)} |" for name in names]
+    return "\n".join(["| package | version |", "|---|---|", f"| Python | {platform.python_version()} |", *rows])
+
+
+def seconds_of(env: BuildEnvironment) -> dict[str, float]:
+    """How long each notebook ran, for all that have been run."""
+    found = {name: data.get("exec_data") for name, data in NbMetadataCollector.get_doc_data(env).items()}
+    return {name: data["runtime"] for name, data in found.items() if data and data.get("runtime")}
+
+
+def fill_times(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Put the table of seconds per chapter in its place."""
+    for node in list(doctree.findall(ChapterTimes)):
+        seconds = seconds_of(app.env)
+        rows = []
+        for path, chapter in chapters_of(Path(app.srcdir)):
+            name = f"notebooks/{path.stem}"
+            if name in seconds:
+                uri = app.builder.get_relative_uri(docname, name)
+                link = nodes.reference("", numbered(chapter), refuri=uri, internal=True)
+                rows.append(([link], [nodes.Text(f"{seconds[name]:.1f}")], [nodes.Text(chapter["running_minutes"])]))
+        total = nodes.Text(f"{sum(seconds.values()):.1f}")
+        rows.append(([nodes.strong("", "Together")], [total], [nodes.Text("")]))
+        node.replace_self(table(["chapter", "seconds in this build", "promised"], rows))
+
+
+def table(heads: list[str], rows: list[tuple]) -> nodes.table:
+    """A plain docutils table."""
+    result, group = nodes.table(classes=["table"]), nodes.tgroup(cols=len(heads))
+    group += [nodes.colspec(colwidth=1) for _ in heads]
+    lines = [[[nodes.Text(head)] for head in heads], *rows]
+    made = [nodes.row("", *(nodes.entry("", nodes.paragraph("", "", *cell)) for cell in line)) for line in lines]
+    group += [nodes.thead("", made[0]), nodes.tbody("", *made[1:])]
+    result += group
+    return result
+
+
+def times_page(app: Sphinx, env: BuildEnvironment) -> list[str]:
+    """Write the timing page again when a notebook has been run again."""
+    changed = getattr(env, "book_seconds", None) != seconds_of(env)
+    env.book_seconds = seconds_of(env)
+    return [page for page in ["book/build"] if changed and page in env.found_docs]
+
+
+# Filling in ----------------------------------------------------------------------------------------------------------
+
+MAKERS = {
+    "chapter-map": chapter_map,
+    "instructors": instructors,
+    "paper-map": paper_map,
+    "api": api,
+    "versions": versions,
+}
+
+
+def filled(text: str, docname: str, root: Path, env: BuildEnvironment) -> str:
+    """A page's source with its generated parts filled in; `env` remembers what was filled in."""
+    kinds = PLACE.findall(text)
+    if not kinds:
+        return text
+    text = PLACE.sub(lambda found: MAKERS[found[1]](root), text)
+    env.book_pages = getattr(env, "book_pages", {}) | {docname: (kinds, _digest(kinds, root))}
+    return text
+
+
+def _digest(kinds: list[str], root: Path) -> str:
+    """A hash of what is filled in, and of the docstrings behind the API page."""
+    parts = [MAKERS[kind](root) for kind in kinds]
+    if "api" in kinds:
+        parts += [path.read_text(encoding="utf-8") for path in sorted((root / "annotated_transformer").glob("*.py"))]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def outdated(env: BuildEnvironment, root: Path) -> list[str]:
+    """The pages whose generated parts would come out otherwise now."""
+    known = {name: page for name, page in getattr(env, "book_pages", {}).items() if name in env.found_docs}
+    return [name for name, (kinds, digest) in known.items() if _digest(kinds, root) != digest]

@@ -1,0 +1,303 @@
+"""The site's own machinery: the checker, what the reader sees of a cell, what a run depends on, the generated pages.
+
+Every check here has a case where it fails: each broken page below is a good page with one thing broken.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "book" / "_ext")]
+
+import check_site  # noqa: E402
+import student  # noqa: E402
+from annotated_book import cells, pages, runs  # noqa: E402
+
+GOOD = """<html><head><link rel="stylesheet" href="style.css"></head><body>
+<h1 id="top">Title</h1><img src="a.png" alt="a dot"><a href="other.html#here">other</a><a href="#top">up</a>
+<a href="https://example.org/">elsewhere</a><div class="output text_plain">1</div></body></html>"""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A small site without a fault."""
+    (tmp_path / "index.html").write_text(GOOD)
+    (tmp_path / "other.html").write_text('<p id="here">text</p>')
+    (tmp_path / "style.css").write_text("/* url(https://example.org/comment.png) */ p { background: url(a.png) }")
+    (tmp_path / "a.png").write_bytes(b"")
+    return tmp_path
+
+
+# The checker ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_good_site_has_no_fault(site: Path) -> None:
+    """Nothing to find, and everything was looked at (fails when the checker sees faults that are not there)."""
+    faults, counts = check_site.check(site)
+    assert faults == []
+    assert counts == {"pages": 2, "links": 2, "images": 1, "loads": 3}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("other.html#here", "missing.html", "broken link: missing.html"),
+        ("other.html#here", "other.html#gone", "broken anchor: other.html#gone"),
+        ("#top", "#bottom", "broken anchor: #bottom"),
+        (' alt="a dot"', "", "image without alt text: a.png"),
+        ('alt="a dot"', 'alt=" "', "image without alt text: a.png"),
+        ('src="a.png"', 'src="b.png"', "a file that is not there: b.png"),
+        ('src="a.png"', 'src="https://example.org/a.png"', "another host: https://example.org/a.png"),
+        ('src="a.png"', 'src="a.png" srcset="//example.org/b.png 2x"', "another host: //example.org/b.png"),
+        ("</head>", '<script src="https://cdn.example.org/x.js"></script></head>', "another host: https://cdn"),
+        ("</head>", '<link rel="preconnect" href="https://fonts.example.org"></head>', "another host: https://fonts"),
+        (
+            "</head>",
+            "<style>@import 'https://example.org/x.css';</style></head>",
+            "another host: https://example.org/x",
+        ),
+        ("<h1 ", '<h1 style="background: url(//example.org/x.png)" ', "another host: //example.org/x.png"),
+        ("output text_plain", "output traceback", "1 cell(s) show an error"),
+        ("output text_plain", "output error", "1 cell(s) show an error"),
+    ],
+)
+def test_a_broken_page_is_caught(site: Path, old: str, new: str, expected: str) -> None:
+    """One thing broken gives exactly one fault that names it."""
+    page = site / "index.html"
+    assert old in page.read_text()
+    page.write_text(page.read_text().replace(old, new))
+    faults, _ = check_site.check(site)
+    assert len(faults) == 1, faults
+    assert faults[0].startswith("index.html: ") and expected in faults[0]
+
+
+def test_a_style_sheet_that_loads_from_elsewhere_is_caught(site: Path) -> None:
+    """Fonts and images of style sheets count as well."""
+    (site / "style.css").write_text("@font-face { src: url('https://fonts.example.org/a.woff2') }")
+    assert any("fonts.example.org" in fault for fault in check_site.check(site)[0])
+
+
+def test_an_empty_folder_is_no_site(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Nothing built is a failure, not a success with zero faults."""
+    assert check_site.main([str(tmp_path)]) == 1
+    assert "no page found" in capsys.readouterr().err
+
+
+# What the reader sees of a cell --------------------------------------------------------------------------------------
+
+
+def test_lines_for_machines_are_stripped() -> None:
+    """nbdev, nbval, Colab and nbgrader lines go, ordinary comments and code stay."""
+    code = '#| export\n# @title Solution { display-mode: "form" }\n# NBVAL_SKIP\ndef f():\n    ### BEGIN SOLUTION\n'
+    code += "    return 1  # (n, n)\n    ### END SOLUTION\n    # why\n"
+    assert cells.stripped(code) == "def f():\n    return 1  # (n, n)\n    # why"
+
+
+def test_hidden_exported_and_defining_cells_are_recognized() -> None:
+    """The marks count at the start of a line only, and only public names are definitions."""
+    assert (
+        cells.is_hidden("#| hide\nx = 1") and not cells.is_hidden('x = "#| hide"') and not cells.is_hidden("#| hide_x")
+    )
+    assert cells.is_exported("#| export\nx = 1") and not cells.is_exported("# export")
+    assert cells.default_module("#| default_exp attention\nimport sys") == "attention"
+    code = "PAD_ID, BOS_ID = 0, 1\nlower = 2\ndef f(): pass\nclass G: pass\ndef _private(): pass"
+    assert cells.definitions(code) == ["f", "G", "PAD_ID", "BOS_ID"]
+    assert cells.definitions("%pip install x") == []
+
+
+# What a run depends on -----------------------------------------------------------------------------------------------
+
+
+def write_notebook(path: Path, *sources: str, chapter: dict | None = None) -> Path:
+    """A notebook of code cells; a source that starts with `%%md` becomes a Markdown cell."""
+    made = [
+        nbformat.v4.new_markdown_cell(source[4:].strip())
+        if source.startswith("%%md")
+        else nbformat.v4.new_code_cell(source)
+        for source in sources
+    ]
+    notebook = nbformat.v4.new_notebook(cells=made)
+    notebook.metadata |= {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    notebook.metadata |= {"chapter": chapter} if chapter else {}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(notebook, path)
+    return path
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package of three modules (b imports a; c stands alone), data, pins, and a notebook that imports b."""
+    package = tmp_path / "annotated_transformer"
+    (package / "paper").mkdir(parents=True)
+    for name, text in {"__init__": "", "a": "", "b": "from annotated_transformer.a import x", "c": ""}.items():
+        (package / f"{name}.py").write_text(text)
+    (package / "paper" / "facts.json").write_text("{}")
+    (tmp_path / "requirements.txt").write_text("torch")
+    (tmp_path / "data").mkdir()
+    monkeypatch.setenv("ANNOTATED_TRANSFORMER_DATA", str(tmp_path / "data"))
+    write_notebook(tmp_path / "notebooks" / "01_x.ipynb", "from annotated_transformer.b import y")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("file", "matters"),
+    [
+        ("annotated_transformer/b.py", True),
+        ("annotated_transformer/a.py", True),  # through b
+        ("annotated_transformer/__init__.py", True),
+        ("annotated_transformer/paper/facts.json", True),
+        ("requirements.txt", True),
+        ("data/train.en", True),
+        ("annotated_transformer/c.py", False),
+        ("README.md", False),
+    ],
+)
+def test_the_cache_key_follows_what_a_run_depends_on(project: Path, file: str, matters: bool) -> None:
+    """A change of a module, of data or of a pin changes the key; a change of something else does not."""
+    notebook = project / "notebooks" / "01_x.ipynb"
+    before = runs.run_key(notebook, project)
+    assert before == runs.run_key(notebook, project)
+    (project / file).write_text("# changed")
+    assert (runs.run_key(notebook, project) != before) == matters
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import annotated_transformer.b",
+        "from annotated_transformer.b import y",
+        "from annotated_transformer import (\n    c,\n    b,\n)",
+        "from .b import y",
+    ],
+)
+def test_every_way_to_import_is_seen(project: Path, line: str) -> None:
+    """The module behind the import is found, and what it imports in turn."""
+    assert {path.stem for path in runs.modules_used(line, project)} >= {"a", "b"}
+
+
+def test_every_module_that_a_chapter_imports_is_seen() -> None:
+    """In the real book: the package modules that Python loads for the transformer are those that the key follows."""
+    found = {path.stem for path in runs.modules_used("import annotated_transformer.transformer", ROOT)}
+    script = (
+        "import sys, annotated_transformer.transformer; print(*[m for m in sys.modules if m.startswith('annotated_')])"
+    )
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert found == {name.partition(".")[2] for name in loaded.split()} - {""}
+
+
+# Pages made from other files -----------------------------------------------------------------------------------------
+
+CHAPTER = {
+    "number": "02",
+    "title": "Attention",
+    "promise": "A promise.",
+    "module": None,
+    "paper": "section 3.2",
+    "prerequisites": [],
+    "reading_minutes": 60,
+    "running_minutes": "a minute",
+    "objectives": ["explain attention"],
+}
+
+
+def test_the_table_of_contents_lists_every_notebook_once() -> None:
+    """A notebook that is not in `_toc.yml` would be neither run nor rendered."""
+    listed = [path.name for _, paths in pages.parts_of(ROOT) for path in paths]
+    assert sorted(listed) == sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
+    files = [entry["file"] for part in toc["parts"] for entry in part["chapters"]]
+    assert all((ROOT / f"{name}.ipynb").is_file() or (ROOT / f"{name}.md").is_file() for name in files)
+
+
+def test_exercises_are_counted(tmp_path: Path) -> None:
+    """Exercises in Markdown, and those with a solution between nbgrader's marks."""
+    exercise = "%%md\n:::{exercise} One\n:label: ex-1\ntext\n:::"
+    path = write_notebook(tmp_path / "x.ipynb", exercise, exercise.replace("1", "2"), "### BEGIN SOLUTION\nx = 1")
+    assert pages.exercises_in(path) == (2, 1)
+
+
+def test_the_ledger_fills_the_paper_map() -> None:
+    """Each entry of the ledger is a row, and each status is one that the page explains."""
+    ledger = yaml.safe_load((ROOT / "book" / "ledger.yml").read_text())
+    entries = [entry for group in ledger.values() for entry in group]
+    page = pages.paper_map(ROOT)
+    assert all(entry["status"] in pages.STATUSES for entry in entries)
+    assert page.count("{bdg-") == len(entries) + len(pages.STATUSES)
+
+
+# A student's copy ----------------------------------------------------------------------------------------------------
+
+
+def test_a_students_copy_has_no_solution(tmp_path: Path) -> None:
+    """Solutions and answers go, the rest stays, and the copy fails where the student has to work."""
+    solution = "# @title Solution\ndef f():\n    ### BEGIN SOLUTION\n    return 42\n    ### END SOLUTION"
+    answer = "%%md\nWhy?\n\n:::{dropdown} Answer\nBecause of 42.\n:::\n\nMore."
+    path = write_notebook(tmp_path / "x.ipynb", answer, solution, "assert f() == 42")
+    copy = student.student_copy(nbformat.read(path, 4))
+    assert [cell.source for cell in copy.cells[:1]] == ["Why?\n\n\nMore."]
+    assert "return 42" not in copy.cells[1].source and "NotImplementedError" in copy.cells[1].source
+    assert "SOLUTION" not in json.dumps(copy) and copy.cells[2].source == "assert f() == 42"
+
+
+def test_no_solution_is_left_in_any_chapters_copy() -> None:
+    """The real notebooks: no mark, no answer."""
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        text = json.dumps(student.student_copy(nbformat.read(path, 4)))
+        assert "BEGIN SOLUTION" not in text and "{dropdown} Answer" not in text, path.name
+
+
+# A tiny book, built for real -----------------------------------------------------------------------------------------
+
+
+def build(folder: Path) -> tuple[int, str]:
+    """Build the book in a folder with warnings as errors; returns the exit code and what was said."""
+    command = [str(Path(sys.executable).parent / "jupyter-book"), "build", ".", "-W", "-n", "--keep-going"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_tiny_book(tmp_path: Path) -> None:
+    """One notebook through the whole chain: quotation, marks, hidden cell, chart without a third party; then a failing
+    cell, which must fail the build."""
+    (tmp_path / "book").mkdir()
+    for name in ["_config.yml", "book/_ext", "book/_static", "book/references.bib"]:
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "requirements.txt").write_text("")
+    toc = {
+        "format": "jb-book",
+        "root": "index",
+        "parts": [{"caption": "Part", "chapters": [{"file": "notebooks/02_x"}]}],
+    }
+    (tmp_path / "_toc.yml").write_text(yaml.safe_dump(toc))
+    (tmp_path / "index.md").write_text("# Book\n\n<!-- book: chapter-map -->\n")
+    chart = "{'text/html': '<div id=\"x\"></div><script>vegaEmbed</script>'}"
+    sources = [
+        '%%md\n# Attention\n\n> A promise.\n\nFacts.\n\n> "Some words." -- section 3.2.1',
+        "# NBVAL_SKIP\n#| export\nvisible = 1",
+        "#| hide\nhidden_name = 2",
+        f"from IPython.display import display\ndisplay({chart}, raw=True)",
+        "### BEGIN SOLUTION\nanswer = hidden_name\n### END SOLUTION",
+    ]
+    notebook = write_notebook(tmp_path / "notebooks" / "02_x.ipynb", *sources, chapter=CHAPTER)
+    code, said = build(tmp_path)
+    assert code == 0, said
+    html = (tmp_path / "_build" / "html" / "notebooks" / "02_x.html").read_text()
+    assert '<blockquote class="paper">' in html and '<p class="attribution">' in html and "2. Attention" in html
+    assert "visible" in html and "hidden_name = " not in html.replace("</span>", "").replace('<span class="mi">', "")
+    assert not any(mark in html for mark in ("NBVAL", "#| ", "BEGIN SOLUTION", "thebe"))
+    assert "_static/charts-" in html and (tmp_path / "_build/html/_static/mathjax/tex-mml-chtml.js").is_file()
+    assert check_site.check(tmp_path / "_build" / "html")[0] == []
+
+    write_notebook(notebook, *sources, "assert hidden_name == 3", chapter=CHAPTER)
+    code, said = build(tmp_path)
+    assert code != 0 and "AssertionError" in said

@@ -1,0 +1,87 @@
+"""Write into every notebook what is decided elsewhere: the repository's address, and the chapter's own metadata.
+
+    python tools/stamp.py [NOTEBOOK ...]     default: every notebook, and _config.yml
+
+The address comes from `pyproject.toml`. The first two cells of a notebook are written from it and from the notebook's
+`chapter` metadata: the header that readers see, and the cell that makes the package importable wherever the notebook
+is opened. A test calls `stamped` and compares, so neither can be out of step.
+"""
+
+import json
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTEBOOKS = ROOT / "notebooks"
+
+SETUP = """\
+{default_exp}import importlib.util
+import sys
+from pathlib import Path
+
+if importlib.util.find_spec("annotated_transformer") is None:  # not installed: look for the checkout, then for Colab
+    folders = [folder for folder in Path.cwd().resolve().parents if (folder / "annotated_transformer").is_dir()]
+    if folders:
+        sys.path.insert(0, str(folders[0]))
+    elif "google.colab" in sys.modules:
+        %pip install -q "annotated-transformer @ git+{repository}"
+    else:
+        raise ModuleNotFoundError("annotated_transformer is not installed: pip install git+{repository}")
+"""
+
+
+def repository() -> str:
+    """The repository's address, as `pyproject.toml` holds it."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]["Repository"]
+
+
+def header(chapter: dict) -> str:
+    """The Markdown that opens a chapter: title, promise, what it asks of the reader, what it gives."""
+    needs = [f"[{name.split('_')[0].lstrip('0') or '0'}]({name}.ipynb)" for name in chapter["prerequisites"]]
+    facts = [
+        f"**Paper:** {chapter['paper']}",
+        "**Before this:** " + (", ".join(needs) or "nothing but PyTorch basics"),
+        f"**Reading:** {chapter['reading_minutes']} minutes",
+        f"**Running:** {chapter['running_minutes']} on two CPU cores",
+    ]
+    goals = "\n".join(f"- {goal}" for goal in chapter["objectives"])
+    return f"# {chapter['title']}\n\n> {chapter['promise']}\n\n{' · '.join(facts)}\n\nYou will be able to:\n\n{goals}"
+
+
+def stamped(notebook: dict, address: str) -> dict:
+    """The same notebook with its header and its setup cell written anew."""
+    chapter = notebook["metadata"]["chapter"]
+    number = chapter["number"]
+    module = chapter.get("module")
+    setup = SETUP.format(repository=address, default_exp=f"#| default_exp {module}\n" if module else "").rstrip("\n")
+    cells = [
+        {"cell_type": "markdown", "id": f"{number}-header", "metadata": {"tags": ["chapter-header"]}},
+        {"cell_type": "code", "execution_count": None, "id": f"{number}-setup"}
+        | {"metadata": {"tags": ["chapter-setup", "hide-cell"]}, "outputs": []},
+    ]
+    for cell, text in zip(cells, [header(chapter), setup], strict=True):
+        cell["source"] = text.splitlines(keepends=True)
+    rest = [cell for cell in notebook["cells"] if cell["id"] not in {cells[0]["id"], cells[1]["id"]}]
+    return notebook | {"cells": cells + rest}
+
+
+def stamped_config(text: str, address: str) -> str:
+    """`_config.yml` with the repository's address in its place."""
+    return re.sub(r"^(  url: ).*$", rf"\g<1>{address}", text, count=1, flags=re.M)
+
+
+def main(paths: list[str]) -> None:
+    """Stamp the notebooks named, or all of them and `_config.yml`."""
+    address = repository()
+    for path in [Path(p) for p in paths] or sorted(NOTEBOOKS.glob("*.ipynb")):
+        notebook = stamped(json.loads(path.read_text(encoding="utf-8")), address)
+        path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    config = ROOT / "_config.yml"
+    if not paths:
+        config.write_text(stamped_config(config.read_text(encoding="utf-8"), address), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
