@@ -118,9 +118,9 @@ ARTICLES = {  # the indefinite article and the adjective's ending after it, by c
     "dative": {"m": ("dem", "einem", "en"), "f": ("der", "einer", "en"), "n": ("dem", "einem", "en")},
 }
 
-# %% ../notebooks/09_corpora_and_batches.ipynb #09-6fcf1823
-def noun_phrase(rng: random.Random, case: str, nested: bool = True) -> Pair:
-    """One noun phrase in both languages, the German one in ``case``; ``nested`` allows *with ...* behind the noun."""
+# %% ../notebooks/09_corpora_and_batches.ipynb #09-61c2731a
+def noun_phrase(rng: random.Random, case: str, nested: bool = False) -> Pair:
+    """One noun phrase in both languages, the German one in ``case``; ``nested`` allows "with ..." behind the noun."""
     english, german, gender = rng.choice(NOUNS)
     definite, indefinite, ending = ARTICLES[case][gender]
     if rng.random() < 0.6:
@@ -133,16 +133,17 @@ def noun_phrase(rng: random.Random, case: str, nested: bool = True) -> Pair:
         article = "an" if article == "a" and adjective[0] in "aeio" else article
         english, german = f"{adjective} {english}", f"{stem}{ending} {german}"
     english, german = f"{article} {english}", f"{partner} {german}"
-    if nested and rng.random() < 0.2:
-        behind = noun_phrase(rng, "dative", nested=False)
+    if nested and rng.random() < 0.4:
+        behind = noun_phrase(rng, "dative")
         english, german = f"{english} with {behind[0]}", f"{german} mit {behind[1]}"
     return english, german
 
-# %% ../notebooks/09_corpora_and_batches.ipynb #09-d63700ac
+# %% ../notebooks/09_corpora_and_batches.ipynb #09-35f3339f
 def miniature_sentence(rng: random.Random) -> Pair:
     """One sentence pair of the miniature grammar, English first: plain, inverted, subordinate or with a modal verb."""
     kind = rng.choice(["plain", "inverted", "subordinate", "modal"])
-    subject, object_ = noun_phrase(rng, "nominative"), noun_phrase(rng, "accusative")
+    subject = noun_phrase(rng, "nominative")
+    object_ = noun_phrase(rng, "accusative", nested=kind != "subordinate")
     infinitive, verb, verb_infinitive, finite = rng.choice(VERBS)
     if kind == "plain":
         pair = f"{subject[0]} {verb} {object_[0]}", f"{subject[1]} {finite} {object_[1]}"
@@ -152,7 +153,7 @@ def miniature_sentence(rng: random.Random) -> Pair:
     elif kind == "modal":
         pair = f"{subject[0]} can {infinitive} {object_[0]}", f"{subject[1]} kann {object_[1]} {verb_infinitive}"
     else:
-        speaker, report = noun_phrase(rng, "nominative", nested=False), rng.choice(REPORTS)
+        speaker, report = noun_phrase(rng, "nominative"), rng.choice(REPORTS)
         pair = (
             f"{speaker[0]} {report[0]} that {subject[0]} {verb} {object_[0]}",
             f"{speaker[1]} {report[1]}, dass {subject[1]} {object_[1]} {finite}",

@@ -28,14 +28,14 @@ def transformer_optimizer(model: nn.Module) -> torch.optim.Adam:
     """Adam with the constants of section 5.3; the learning rate is set anew before each step."""
     return torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9)
 
-# %% ../notebooks/10_optimizer_and_regularization.ipynb #10-e085a69b
+# %% ../notebooks/10_optimizer_and_regularization.ipynb #10-ee90f74c
 def label_smoothed_cross_entropy(
     logits: Tensor, targets: Tensor, smoothing: float = 0.1, pad_id: int = PAD_ID
 ) -> tuple[Tensor, Tensor]:
     """The loss of section 5.4, in nats, summed over all targets that are not padding; and how many those are.
 
-    ``logits`` is ``(batch, m, vocabulary_size)``, ``targets`` ``(batch, m)``. ``smoothing`` is the paper's epsilon_ls, shared
-    by the whole vocabulary (zero is plain cross-entropy). Raises ValueError for shapes that do not fit.
+    ``logits`` is ``(batch, m, vocabulary_size)``, ``targets`` ``(batch, m)``. ``smoothing`` is the paper's epsilon_ls,
+    shared by the whole vocabulary (zero is plain cross-entropy). Raises ValueError for shapes that do not fit.
     """
     if logits.shape[:-1] != targets.shape:
         shapes = f"logits {tuple(logits.shape)} and targets {tuple(targets.shape)}"

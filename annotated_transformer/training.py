@@ -21,12 +21,12 @@ from annotated_transformer.optimization import (
     transformer_optimizer,
 )
 
-# %% ../notebooks/11_training.ipynb #11-725630d7
+# %% ../notebooks/11_training.ipynb #11-49ef4014
 def batch_loss(model: nn.Module, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
-    """The summed loss of the target tokens of ``batch`` under ``model(source, target_input)``, and how many they are."""
+    """The summed loss of the target tokens of a batch under ``model(source, target_input)``, and their number."""
     return label_smoothed_cross_entropy(model(batch.source, batch.target_input), batch.target_output, smoothing)
 
-# %% ../notebooks/11_training.ipynb #11-c62f611a
+# %% ../notebooks/11_training.ipynb #11-cabf5345
 def train(
     model: nn.Module,
     batches: Iterable[Batch],
@@ -35,11 +35,11 @@ def train(
     factor: float = 1.0,
     smoothing: float = 0.1,
 ) -> list[float]:
-    """Train ``model`` for ``steps`` batches (sections 5.2 to 5.4); returns the loss of each step, in nats a target token.
+    """Train ``model`` for ``steps`` batches (sections 5.2 to 5.4); returns the loss of each step, in nats a token.
 
-    ``model(source, target_input)`` gives logits; its width is ``model.config.d_model``. ``factor`` multiplies the learning
-    rate of equation 3. A progress bar shows the loss. Raises ValueError where the batches end too early, FloatingPointError where
-    the loss is no finite number.
+    ``model(source, target_input)`` gives logits; its width is ``model.config.d_model``. ``factor`` multiplies the
+    learning rate of equation 3. A progress bar shows the loss. Raises ValueError where the batches end too early,
+    FloatingPointError where the loss is no finite number.
     """
     device = next(model.parameters()).device
     optimizer = transformer_optimizer(model)

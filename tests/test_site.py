@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "book" / "_ext")]
 
 import check_site  # noqa: E402
+import stamp  # noqa: E402
 import student  # noqa: E402
 from annotated_book import cells, pages, runs  # noqa: E402
 
@@ -107,7 +108,7 @@ def test_hidden_exported_and_defining_cells_are_recognized() -> None:
     )
     assert cells.is_exported("#| export\nx = 1") and not cells.is_exported("# export")
     assert cells.default_module("#| default_exp attention\nimport sys") == "attention"
-    code = "PAD_ID, BOS_ID = 0, 1\nlower = 2\ndef f(): pass\nclass G: pass\ndef _private(): pass"
+    code = "PAD_ID, BOS_ID = 0, 1\nTABLE = [1]\nlower = 2\ndef f(): pass\nclass G: pass\ndef _private(): pass"
     assert cells.definitions(code) == ["f", "G", "PAD_ID", "BOS_ID"]
     assert cells.definitions("%pip install x") == []
 
@@ -117,12 +118,8 @@ def test_hidden_exported_and_defining_cells_are_recognized() -> None:
 
 def write_notebook(path: Path, *sources: str, chapter: dict | None = None) -> Path:
     """A notebook of code cells; a source that starts with `%%md` becomes a Markdown cell."""
-    made = [
-        nbformat.v4.new_markdown_cell(source[4:].strip())
-        if source.startswith("%%md")
-        else nbformat.v4.new_code_cell(source)
-        for source in sources
-    ]
+    markdown, code = nbformat.v4.new_markdown_cell, nbformat.v4.new_code_cell
+    made = [markdown(text[4:].strip()) if text.startswith("%%md") else code(text) for text in sources]
     notebook = nbformat.v4.new_notebook(cells=made)
     notebook.metadata |= {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     notebook.metadata |= {"chapter": chapter} if chapter else {}
@@ -216,6 +213,12 @@ def test_the_table_of_contents_lists_every_notebook_once() -> None:
     assert all((ROOT / f"{name}.ipynb").is_file() or (ROOT / f"{name}.md").is_file() for name in files)
 
 
+def test_one_address_everywhere() -> None:
+    """The repository's address of `pyproject.toml` is the one in every file that `make stamp` writes."""
+    assert stamp.stamped_files(stamp.repository()) == {path: path.read_text(encoding="utf-8") for path in stamp.FILES}
+    assert all(stamp.repository() in path.read_text(encoding="utf-8") for path in stamp.FILES)
+
+
 def test_exercises_are_counted(tmp_path: Path) -> None:
     """Exercises in Markdown, and those with a solution between nbgrader's marks."""
     exercise = "%%md\n:::{exercise} One\n:label: ex-1\ntext\n:::"
@@ -259,7 +262,7 @@ def test_no_solution_is_left_in_any_chapters_copy() -> None:
 def build(folder: Path) -> tuple[int, str]:
     """Build the book in a folder with warnings as errors; returns the exit code and what was said."""
     command = [str(Path(sys.executable).parent / "jupyter-book"), "build", ".", "-W", "-n", "--keep-going"]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+    environment = os.environ | {"PYTHONPATH": str(folder), "NO_COLOR": "1"}
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL
     )
@@ -267,37 +270,44 @@ def build(folder: Path) -> tuple[int, str]:
 
 
 def test_a_tiny_book(tmp_path: Path) -> None:
-    """One notebook through the whole chain: quotation, marks, hidden cell, chart without a third party; then a failing
-    cell, which must fail the build."""
+    """A notebook through the whole chain: quotation, marks, links to the API page and back, a hidden cell, a chart that
+    loads from the site itself; then with a failing cell, which must fail the build."""
     (tmp_path / "book").mkdir()
-    for name in ["_config.yml", "book/_ext", "book/_static", "book/references.bib"]:
+    for name in ["_config.yml", "book/_ext", "book/_static", "book/references.bib", "book/api.md"]:
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "requirements.txt").write_text("")
-    toc = {
-        "format": "jb-book",
-        "root": "index",
-        "parts": [{"caption": "Part", "chapters": [{"file": "notebooks/02_x"}]}],
-    }
+    (tmp_path / "annotated_transformer").mkdir()
+    (tmp_path / "annotated_transformer" / "__init__.py").write_text("")
+    function = 'def twice(x: int) -> int:\n    """Two times ``x``."""\n    return 2 * x\n'
+    (tmp_path / "annotated_transformer" / "tiny.py").write_text(f"__all__ = ['twice']\n{function}")
+    files = [{"file": "notebooks/02_x"}, {"file": "book/api"}]
+    toc = {"format": "jb-book", "root": "index", "parts": [{"caption": "Part", "chapters": files}]}
     (tmp_path / "_toc.yml").write_text(yaml.safe_dump(toc))
     (tmp_path / "index.md").write_text("# Book\n\n<!-- book: chapter-map -->\n")
     chart = "{'text/html': '<div id=\"x\"></div><script>vegaEmbed</script>'}"
     sources = [
         '%%md\n# Attention\n\n> A promise.\n\nFacts.\n\n> "Some words." -- section 3.2.1',
-        "# NBVAL_SKIP\n#| export\nvisible = 1",
+        "#| default_exp tiny\nimport sys",
+        "%%md\nWhat twice means.",
+        f"# NBVAL_SKIP\n#| export\n{function}",
         "#| hide\nhidden_name = 2",
         f"from IPython.display import display\ndisplay({chart}, raw=True)",
         "### BEGIN SOLUTION\nanswer = hidden_name\n### END SOLUTION",
     ]
-    notebook = write_notebook(tmp_path / "notebooks" / "02_x.ipynb", *sources, chapter=CHAPTER)
+    notebook = write_notebook(tmp_path / "notebooks" / "02_x.ipynb", *sources, chapter=CHAPTER | {"module": "tiny"})
     code, said = build(tmp_path)
     assert code == 0, said
     html = (tmp_path / "_build" / "html" / "notebooks" / "02_x.html").read_text()
     assert '<blockquote class="paper">' in html and '<p class="attribution">' in html and "2. Attention" in html
-    assert "visible" in html and "hidden_name = " not in html.replace("</span>", "").replace('<span class="mi">', "")
+    assert 'id="explains-tiny-twice">What twice means.' in html
+    assert 'href="../book/api.html#annotated_transformer.tiny.twice"' in html
+    assert html.count("hidden_name") == 1  # in the solution; the hidden cell is gone
     assert not any(mark in html for mark in ("NBVAL", "#| ", "BEGIN SOLUTION", "thebe"))
     assert "_static/charts-" in html and (tmp_path / "_build/html/_static/mathjax/tex-mml-chtml.js").is_file()
+    api = (tmp_path / "_build" / "html" / "book" / "api.html").read_text()
+    assert 'href="../notebooks/02_x.html#explains-tiny-twice"' in api and "_static/charts-" not in api
     assert check_site.check(tmp_path / "_build" / "html")[0] == []
 
-    write_notebook(notebook, *sources, "assert hidden_name == 3", chapter=CHAPTER)
+    write_notebook(notebook, *sources, "assert hidden_name == 3", chapter=CHAPTER | {"module": "tiny"})
     code, said = build(tmp_path)
     assert code != 0 and "AssertionError" in said

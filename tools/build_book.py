@@ -105,7 +105,8 @@ def main() -> None:
     start = time.perf_counter()
     seconds = run_all(jobs)
     ran = time.perf_counter() - start
-    book = [str(Path(sys.executable).parent / "jupyter-book"), "build", ".", "-W", "-n", "--keep-going"]
+    book = [str(Path(sys.executable).parent / "jupyter-book"), "build", ".", "-W", "-n", "--keep-going", "-q"]
+    print("Rendering the site ...", flush=True)
     for command in (book, [sys.executable, "tools/check_site.py", "_build/html"]):
         code = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL).returncode
         if code:

@@ -1,6 +1,6 @@
 """Write into every notebook what is decided elsewhere: the repository's address, and the chapter's own metadata.
 
-    python tools/stamp.py [NOTEBOOK ...]     default: every notebook, and _config.yml
+    python tools/stamp.py [NOTEBOOK ...]     default: every notebook, and the files that name the repository
 
 The address comes from `pyproject.toml`. The first two cells of a notebook are written from it and from the notebook's
 `chapter` metadata: the header that readers see, and the cell that makes the package importable wherever the notebook
@@ -15,6 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "notebooks"
+FILES = [ROOT / name for name in ("_config.yml", "README.md", "CITATION.cff")]
 
 SETUP = """\
 {default_exp}import importlib.util
@@ -28,7 +29,8 @@ if importlib.util.find_spec("annotated_transformer") is None:  # not installed: 
     elif "google.colab" in sys.modules:
         %pip install -q "annotated-transformer @ git+{repository}"
     else:
-        raise ModuleNotFoundError("annotated_transformer is not installed: pip install git+{repository}")
+        way_out = "pip install git+{repository}"
+        raise ModuleNotFoundError(f"annotated_transformer is not installed: {{way_out}}")
 """
 
 
@@ -72,15 +74,25 @@ def stamped_config(text: str, address: str) -> str:
     return re.sub(r"^(  url: ).*$", rf"\g<1>{address}", text, count=1, flags=re.M)
 
 
+def stamped_files(address: str) -> dict[Path, str]:
+    """The files that name the repository, with the address in place of the one that `_config.yml` holds now."""
+    texts = {path: path.read_text(encoding="utf-8") for path in FILES}
+    config = ROOT / "_config.yml"
+    before = re.search(r"^  url: (.*)$", texts[config], flags=re.M)[1]
+    return {path: text.replace(before, address) for path, text in texts.items()} | {
+        config: stamped_config(texts[config], address)
+    }
+
+
 def main(paths: list[str]) -> None:
-    """Stamp the notebooks named, or all of them and `_config.yml`."""
+    """Stamp the notebooks named, or all of them and the files that name the repository."""
     address = repository()
     for path in [Path(p) for p in paths] or sorted(NOTEBOOKS.glob("*.ipynb")):
         notebook = stamped(json.loads(path.read_text(encoding="utf-8")), address)
         path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    config = ROOT / "_config.yml"
     if not paths:
-        config.write_text(stamped_config(config.read_text(encoding="utf-8"), address), encoding="utf-8")
+        for path, text in stamped_files(address).items():
+            path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

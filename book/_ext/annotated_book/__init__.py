@@ -54,6 +54,7 @@ def setup(app: Sphinx) -> dict:
     app.connect("doctree-read", assets.find_charts)
     app.connect("builder-inited", assets.copy_mathjax)
     app.connect("builder-inited", assets.write_charts_bundle)
+    app.connect("doctree-resolved", assets.drop_thebe, priority=900)
     app.connect("html-page-context", assets.tend_scripts, priority=900)  # after thebe and the theme
     app.connect("doctree-resolved", pages.fill_times)
     app.connect("env-updated", pages.times_page)

@@ -70,14 +70,22 @@ def find_charts(app: Sphinx, doctree: nodes.document) -> None:
     app.env.metadata[app.env.docname]["book_has_chart"] = has_chart
 
 
+def drop_thebe(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Take out the settings that sphinx-thebe writes into every notebook's page."""
+    for node in list(doctree.findall(nodes.raw)):
+        if "x-thebe-config" in node.astext() or node.astext().startswith("<script>kernelName"):
+            node.parent.remove(node)
+
+
 def tend_scripts(app: Sphinx, pagename: str, templatename: str, context: dict, doctree: nodes.document | None) -> None:
     """Drop thebe's scripts, which load from a third party, and add the chart library where there is a chart."""
-    context["script_files"] = [script for script in context.get("script_files", []) if "thebe" not in _content(script)]
+    for kind in ("script_files", "css_files"):
+        context[kind] = [file for file in context.get(kind, []) if "thebe" not in _content(file)]
     if app.env.metadata.get(pagename, {}).get("book_has_chart"):
         address = context["pathto"](f"_static/{app.env.book_charts}", resource=True)
         context["metatags"] = context.get("metatags", "") + f'\n<script src="{address}"></script>'
 
 
-def _content(script: object) -> str:
-    """The file name and the inline body of a script that a page loads."""
-    return f"{getattr(script, 'filename', script)} {getattr(script, 'attributes', {}).get('body', '')}".lower()
+def _content(file: object) -> str:
+    """The name and the inline body of a script or a style sheet that a page loads."""
+    return f"{getattr(file, 'filename', file)} {getattr(file, 'attributes', {}).get('body', '')}".lower()

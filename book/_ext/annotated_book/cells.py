@@ -14,7 +14,6 @@ MACHINE_LINE = re.compile(r"^\s*(#\|.*|#\s*NBVAL_\w+.*|#\s*@title\b.*|### (BEGIN
 ATTRIBUTION = re.compile(
     r"\s*(?:--|\u2013|\u2014)\s*((?:abstract|section|table|figure|footnote|appendix|equation)\b.*)$", re.I
 )
-SCALARS = (ast.Assign, ast.AnnAssign)
 
 
 def is_hidden(code: str) -> bool:
@@ -39,18 +38,22 @@ def stripped(code: str) -> str:
 
 
 def definitions(code: str) -> list[str]:
-    """The public names that an exported cell defines: functions, classes and constants."""
+    """The public names that an exported cell defines: functions, classes and plain constants, not tables of data."""
     try:
         body = ast.parse(code).body
     except SyntaxError:  # a magic command; nothing of it can be exported
         return []
     names = [node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
     for node in body:
-        if isinstance(node, SCALARS):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            for target in targets:
-                names += [name.id for name in ast.walk(target) if isinstance(name, ast.Name) and name.id.isupper()]
+        if isinstance(node, ast.Assign) and _is_plain(node.value):
+            found = [name.id for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name)]
+            names += [name for name in found if name.isupper()]
     return [name for name in names if not name.startswith("_")]
+
+
+def _is_plain(value: ast.expr) -> bool:
+    """Is this a number, a string, or a tuple of them?"""
+    return isinstance(value, ast.Constant) or (isinstance(value, ast.Tuple) and all(map(_is_plain, value.elts)))
 
 
 def label_of(module: str, name: str) -> str:

@@ -75,8 +75,8 @@ def numbered(chapter: dict) -> str:
 
 
 def slug(heading: str) -> str:
-    """The anchor that MyST gives to a heading."""
-    return default_slugify(re.sub(r"[`*$]", "", heading))
+    """The anchor that MyST gives to a heading; formulas do not count."""
+    return default_slugify(re.sub(r"\$[^$]*\$|[`*]", "", heading))
 
 
 # The landing page ----------------------------------------------------------------------------------------------------

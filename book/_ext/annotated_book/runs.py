@@ -55,7 +55,7 @@ def run_key(notebook: Path, root: Path) -> str:
         path for path in (root / PACKAGE).rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")
     ]
     files = {root / "requirements.txt", root / PACKAGE / "__init__.py", *package_data}
-    for path in sorted(files | modules_used(code_of(notebook), root)):
+    for path in sorted(path for path in files | modules_used(code_of(notebook), root) if path.is_file()):
         digest.update(f"\n{path.relative_to(root)}\n".encode())
         digest.update(path.read_bytes())
     folder = data_folder()

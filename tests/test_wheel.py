@@ -1,0 +1,71 @@
+"""The wheel works on its own: no notebook, no checkout."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import annotated_transformer
+
+ROOT = Path(__file__).resolve().parent.parent
+
+FORWARD = """
+import torch
+from annotated_transformer.transformer import Transformer, TransformerConfig
+import annotated_transformer as package
+logits = Transformer(TransformerConfig.tiny(50))(torch.ones(2, 3, dtype=torch.long), torch.ones(2, 4, dtype=torch.long))
+print(package.__file__, package.__version__, *logits.shape)
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    """The wheel, built from a copy so that nothing is left in the checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    source.mkdir()
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    for name in listed.stdout.splitlines():
+        if name.startswith("annotated_transformer/") or name in ("pyproject.toml", "README.md", "LICENSE"):
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).write_bytes((ROOT / name).read_bytes())
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", folder, source]
+    subprocess.run(pip, check=True)
+    return next(folder.glob("*.whl"))
+
+
+def test_wheel_holds_modules_and_data(wheel):
+    """Fails when package data is left out of the wheel."""
+    names = zipfile.ZipFile(wheel).namelist()
+    for name in (
+        "attention.py",
+        "transformer.py",
+        "paper/excerpts.json",
+        "paper/facts.json",
+        "book.mplstyle",
+        "py.typed",
+    ):
+        assert f"annotated_transformer/{name}" in names
+    assert not [name for name in names if name.endswith(".ipynb") or "tests/" in name]
+
+
+def test_wheel_runs_a_forward_pass_alone(wheel, tmp_path):
+    """Fails when a module needs a file that only the checkout has."""
+    site = tmp_path / "site"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site, wheel]
+    subprocess.run(pip, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", FORWARD],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    path, version, *shape = run.stdout.split()
+    assert Path(path).is_relative_to(site)
+    assert version == annotated_transformer.__version__ and shape == ["2", "4", "50"]
