@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
+export TQDM_DISABLE ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
@@ -27,8 +28,8 @@ $(READY): requirements.txt pyproject.toml
 book: $(READY) ## run every notebook and render the site to _build/html/index.html
 	@$(BIN)/python tools/build_book.py
 
-test: lint ## check the style, then run every test
-	@$(BIN)/python -m pytest -v -n 2 --dist loadfile
+test: lint ## check the style, then run every test and every notebook
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --nbval-lax --nbval-cell-timeout 900 --durations 15 tests notebooks
 
 lint: $(READY) ## check and compare the format of notebooks and Python files
 	@$(BIN)/ruff check .

@@ -133,7 +133,12 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A package of three modules (b imports a; c stands alone), data, pins, and a notebook that imports b."""
     package = tmp_path / "annotated_transformer"
     (package / "paper").mkdir(parents=True)
-    for name, text in {"__init__": "", "a": "", "b": "from annotated_transformer.a import x", "c": ""}.items():
+    for name, text in {
+        "__init__": "",
+        "a": "# ANNOTATED_TRANSFORMER_DATA",
+        "b": "from annotated_transformer.a import x",
+        "c": "",
+    }.items():
         (package / f"{name}.py").write_text(text)
     (package / "paper" / "facts.json").write_text("{}")
     (tmp_path / "requirements.txt").write_text("torch")
@@ -163,6 +168,14 @@ def test_the_cache_key_follows_what_a_run_depends_on(project: Path, file: str, m
     assert before == runs.run_key(notebook, project)
     (project / file).write_text("# changed")
     assert (runs.run_key(notebook, project) != before) == matters
+
+
+def test_corpora_matter_only_to_those_who_read_them(project: Path) -> None:
+    """A download by one chapter does not make the others run again."""
+    notebook = write_notebook(project / "notebooks" / "02_y.ipynb", "from annotated_transformer.c import z")
+    before = runs.run_key(notebook, project)
+    (project / "data" / "train.en").write_text("A dog.")
+    assert runs.run_key(notebook, project) == before
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
 CELL_SECONDS = 900
-ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+# One thread for each notebook, so that two of them share two cores; no progress bars on the pages.
+SETTINGS = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TQDM_DISABLE")}
 
 
 def notebooks() -> list[Path]:
@@ -31,7 +32,7 @@ def notebooks() -> list[Path]:
     return [ROOT / f"{name}.ipynb" for name in files if name.startswith("notebooks/")]
 
 
-def run_notebook(path: Path, folder: Path) -> tuple[float, bool, str]:
+def run_notebook(path: Path) -> tuple[float, bool, str]:
     """Run one notebook in an empty folder, unless its outputs are kept already.
 
     Returns the seconds of the run, whether it took place now, and the traceback of the cell that failed, if one did.
@@ -40,14 +41,14 @@ def run_notebook(path: Path, folder: Path) -> tuple[float, bool, str]:
     log.parent.mkdir(parents=True, exist_ok=True)
     os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), sys.stderr.fileno())
     import nbformat
+    from annotated_book.runs import cache_folder
     from jupyter_cache import get_cache
     from jupyter_cache.base import CacheBundleIn
     from jupyter_cache.executors.utils import single_nb_execution
 
     notebook = nbformat.read(path, 4)
-    cache = get_cache(folder)
     try:
-        return cache.match_cache_notebook(notebook).data["execution_seconds"], False, ""
+        return get_cache(cache_folder(path, ROOT)).match_cache_notebook(notebook).data["execution_seconds"], False, ""
     except KeyError:
         pass
     with tempfile.TemporaryDirectory() as empty:
@@ -55,20 +56,19 @@ def run_notebook(path: Path, folder: Path) -> tuple[float, bool, str]:
     if result.err is not None:
         return result.time, True, result.exc_string.rpartition("CellExecutionError: ")[2]
     bundle = CacheBundleIn(notebook, str(path), data={"execution_seconds": result.time})
+    cache = get_cache(cache_folder(path, ROOT))  # named anew: the run may have downloaded what it depends on
     cache.cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
     return result.time, True, ""
 
 
 def run_all(jobs: int) -> dict[str, float]:
     """Run every notebook that needs it; exits with the failures, if there are any."""
-    from annotated_book.runs import cache_folder
-
     paths, seconds, failures = notebooks(), {}, {}
     print(f"Running {len(paths)} notebooks, {jobs} at a time ...", flush=True)
     # The longest notebooks first, so that no worker ends up alone with one.
     queue = sorted(paths, key=lambda path: (path.stem not in ("00_tour", "06_transformer"), -path.stat().st_size))
     with ProcessPoolExecutor(jobs) as pool:
-        waiting = {pool.submit(run_notebook, path, cache_folder(path, ROOT)): path.stem for path in queue}
+        waiting = {pool.submit(run_notebook, path): path.stem for path in queue}
         for done, future in enumerate(as_completed(waiting), 1):
             name = waiting[future]
             took, fresh, trouble = future.result()
@@ -101,7 +101,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=2, help="notebooks to run at the same time")
     jobs = parser.parse_args().jobs
-    os.environ.update(ONE_THREAD)
+    os.environ.update(SETTINGS)
     start = time.perf_counter()
     seconds = run_all(jobs)
     ran = time.perf_counter() - start

@@ -96,7 +96,8 @@ def chapter_map(root: Path) -> str:
                 f":link: /notebooks/{path.stem}",
                 ":link-type: doc",
             ]
-            blocks += ["", chapter["promise"], "", "+++", f"{chapter['reading_minutes']} minutes", ":::"]
+            blocks += ["", chapter["promise"], ""]
+            blocks += [":::{card-footer}", f"{chapter['reading_minutes']} minutes", ":::", "::::"]
         blocks += [":::::", ""]
     return "\n".join(blocks)
 
@@ -150,8 +151,8 @@ def paper_map(root: Path) -> str:
 
 def badge(status: str) -> str:
     """A status as a small label."""
-    colors = {"implemented": "success", "measured": "primary", "deviates": "warning", "planned": "light"}
-    return f"{{bdg-{colors.get(status, 'secondary')}}}`{status}`"
+    looks = {"implemented": "success", "measured": "primary", "deviates": "warning", "planned": "light"}
+    return f"{{bdg-{looks.get(status, 'primary-line')}}}`{status}`"
 
 
 def place(entry: dict, root: Path) -> str:
@@ -184,7 +185,7 @@ def exported_by(notebook: Path) -> list[str]:
 
 
 def api(root: Path) -> str:
-    """Every module of the package, each definition with a link to the paragraph that explains it."""
+    """Every module of the package with its public definitions, as directives for autodoc."""
     lines = []
     for path, chapter in chapters_of(root):
         module = chapter.get("module")
@@ -192,16 +193,22 @@ def api(root: Path) -> str:
             continue
         full = f"annotated_transformer.{module}"
         lines += [f"## {module}", "", f"From [{numbered(chapter)}](../notebooks/{path.name}). {chapter['promise']}", ""]
-        lines += ["```{eval-rst}", f".. py:module:: {full}", "```", ""]
+        lines += ["```{eval-rst}", f".. py:module:: {full}", ""]
         for name in exported_by(path):
             kind = "autodata" if name.isupper() else "autoclass" if name[0].isupper() else "autofunction"
             options = ["   :members:", "   :show-inheritance:"] if kind == "autoclass" else []
-            lines += ["```{eval-rst}", f".. {kind}:: {full}.{name}", *options, "```"]
-            lines += [
-                f"Explained in {{ref}}`chapter {chapter['number'].lstrip('0')} <{cells.label_of(module, name)}>`.",
-                "",
-            ]
+            lines += [f".. {kind}:: {full}.{name}", *options, ""]
+        lines += ["```", ""]
     return "\n".join(lines) or "The package has no module yet."
+
+
+def lead_back(app: Sphinx, what: str, name: str, thing: object, options: dict, lines: list[str]) -> None:
+    """End the docstring of each exported definition with a link to the paragraph that explains it."""
+    module, _, own_name = name.removeprefix("annotated_transformer.").partition(".")
+    for path, chapter in chapters_of(Path(app.srcdir)):
+        if chapter.get("module") == module and own_name in exported_by(path):
+            label = cells.label_of(module, own_name)
+            lines += ["", f"Explained in :ref:`{numbered(chapter)} <{label}>`.", ""]
 
 
 # Build and timing ----------------------------------------------------------------------------------------------------

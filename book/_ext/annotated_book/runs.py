@@ -1,8 +1,8 @@
 """What the run of a notebook depends on, and where its outputs are kept.
 
 A notebook's outputs stay valid as long as nothing that its run depends on has changed: its own code, which
-jupyter-cache compares, and the package modules it imports, the package's data, the pinned versions and the corpora at
-hand, which are hashed here. Each notebook has a cache folder named after that hash, so a change runs again what it
+jupyter-cache compares, and the package modules it imports, the package's data, the pinned versions and, where it or they
+read corpora, those at hand; all these are hashed here. Each notebook has a cache folder named after that hash, so a change runs again what it
 touches and nothing else. No Sphinx in this module: `tools/build_book.py` uses it to run the notebooks in parallel.
 """
 
@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 PACKAGE = "annotated_transformer"
+DATA_VARIABLE = "ANNOTATED_TRANSFORMER_DATA"
 CACHES = Path("_build/.jupyter_cache")
 IMPORTS = re.compile(rf"(?:{PACKAGE}|(?:from|import) +)\.(\w+)|from +(?:{PACKAGE}|\.) +import +\(?([\w ,\n]+)")
 
@@ -40,7 +41,7 @@ def modules_used(code: str, root: Path) -> set[Path]:
 
 def data_folder() -> Path:
     """The folder that holds the corpora: `ANNOTATED_TRANSFORMER_DATA`, or the package's cache of downloads."""
-    named = os.environ.get("ANNOTATED_TRANSFORMER_DATA")
+    named = os.environ.get(DATA_VARIABLE)
     if named:
         return Path(named)
     import pooch
@@ -55,11 +56,14 @@ def run_key(notebook: Path, root: Path) -> str:
         path for path in (root / PACKAGE).rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")
     ]
     files = {root / "requirements.txt", root / PACKAGE / "__init__.py", *package_data}
-    for path in sorted(path for path in files | modules_used(code_of(notebook), root) if path.is_file()):
+    code = code_of(notebook)
+    modules = modules_used(code, root)
+    for path in sorted(path for path in files | modules if path.is_file()):
         digest.update(f"\n{path.relative_to(root)}\n".encode())
         digest.update(path.read_bytes())
+    reads_data = DATA_VARIABLE in code or any(DATA_VARIABLE in path.read_text(encoding="utf-8") for path in modules)
     folder = data_folder()
-    for path in sorted(folder.rglob("*")) if folder.is_dir() else []:
+    for path in sorted(folder.rglob("*")) if reads_data and folder.is_dir() else []:
         if path.is_file():
             digest.update(f"\n{path.relative_to(folder)} {path.stat().st_size}".encode())
     return digest.hexdigest()[:16]
