@@ -57,8 +57,11 @@ def test_the_model_sets_the_last_limit() -> None:
 
 
 def small() -> Transformer:
-    """A small model, untrained: it says nonsense, always the same."""
-    return Transformer(TransformerConfig(VOCABULARY_SIZE, 2, 16, 32, 4, dropout=0.5, max_length=40))
+    """A small model with large random positions: it says nonsense, changes its mind often, and sometimes ends."""
+    config = TransformerConfig(VOCABULARY_SIZE, 2, 16, 32, 4, dropout=0.5, positions="learned", max_length=40)
+    model = Transformer(config)
+    torch.nn.init.normal_(model.positions.table, std=8.0)
+    return model
 
 
 @given(rows=rows)
@@ -70,7 +73,7 @@ def test_every_word_is_the_most_likely_one_after_the_words_before(rows: list[lis
         scores[:, [PAD_ID, BOS_ID]] = -torch.inf
         best = scores.argmax(dim=-1).tolist()
         assert said == best[: len(said)] and EOS_ID not in said
-        assert best[len(said)] == EOS_ID or len(said) == len(rows[i]) + 3
+        assert best[len(said)] == EOS_ID or len(said) >= len(rows[i]) + 3
 
 
 @given(rows=rows, padding=st.integers(0, 3))

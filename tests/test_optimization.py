@@ -60,7 +60,7 @@ def test_padding_has_no_loss_and_no_gradient() -> None:
     [gradient] = gradients(loss, logits)
     assert int(count) == 1 and (gradient[0, 0] != 0).all() and (gradient[0, 1:] == 0).all()
     nothing, none = label_smoothed_cross_entropy(logits, torch.zeros(1, 3, dtype=torch.long))
-    assert float(nothing) == float(none) == 0.0
+    assert nothing.item() == none.item() == 0
 
 
 def test_certainty_is_punished() -> None:

@@ -57,7 +57,8 @@ def test_pieces_are_what_the_ids_stand_for(subwords: Subwords, text: list[str]) 
 
 def test_frequent_words_are_short(subwords: Subwords, text: list[str]) -> None:
     """Fails when nothing is merged: then a sentence has a token for each letter."""
-    assert sum(len(subwords.encode(sentence)) for sentence in text) < sum(len(sentence) for sentence in text) / 2
+    tokens = sum(len(subwords.encode(sentence)) for sentence in text)
+    assert tokens < 0.7 * sum(len(sentence) for sentence in text)
 
 
 def test_special_ids_leave_no_trace(subwords: Subwords) -> None:

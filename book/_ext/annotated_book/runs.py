@@ -1,9 +1,10 @@
 """What the run of a notebook depends on, and where its outputs are kept.
 
 A notebook's outputs stay valid as long as nothing that its run depends on has changed: its own code, which
-jupyter-cache compares, and the package modules it imports, the package's data, the pinned versions and, where it or they
-read corpora, those at hand; all these are hashed here. Each notebook has a cache folder named after that hash, so a change runs again what it
-touches and nothing else. No Sphinx in this module: `tools/build_book.py` uses it to run the notebooks in parallel.
+jupyter-cache compares, and the rest, which is hashed here: the package modules that it imports, the package's data, the
+pinned versions, and the corpora at hand for those that read them. Each notebook has a cache folder named after that
+hash, so a change runs again what it touches and nothing else. No Sphinx in this module: `tools/build_book.py` uses it
+to run the notebooks in parallel.
 """
 
 import hashlib
