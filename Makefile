@@ -20,7 +20,7 @@ $(READY): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else "Python 3.11 or later is needed, $(PYTHON) is %d.%d: name another one with  make PYTHON=python3.12 ..." % v[:2])'
 	@test -x $(BIN)/python || { echo "Creating $(VENV) ..."; $(PYTHON) -m venv $(VENV); }
 	@echo "Installing the pinned packages (minutes, the first time) ..."
-	@$(BIN)/python -m pip install --progress-bar off -r requirements.txt | grep -v "already satisfied" || true
+	@$(BIN)/python -m pip install --progress-bar off -r requirements.txt
 	@$(BIN)/python -m pip check
 	@$(BIN)/python -m pip install --quiet --no-deps -e .
 	@touch $@

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['paper_facts', 'table_3_choices', 'check_config', 'TransformerConfig', 'EncoderLayer', 'Encoder', 'DecoderLayer',
-           'Decoder', 'check_tokens', 'check_same_batch', 'Transformer', 'count_parameters', 'record_attention']
+           'Decoder', 'check_same_batch', 'Transformer', 'count_parameters', 'record_attention']
 
-# %% ../notebooks/06_transformer.ipynb #06-557d8364
+# %% ../notebooks/06_transformer.ipynb #06-c16eafaf
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from .attention import causal_mask, padding_mask
 from .embeddings import LearnedPositionalEmbedding, SharedEmbedding, SinusoidalPositionalEncoding
 from .multi_head import MultiHeadAttention
+from .recurrence import check_tokens
 from .sublayers import PositionwiseFeedForward, ResidualConnection
 
 # %% ../notebooks/06_transformer.ipynb #06-36056cd4
@@ -187,19 +188,7 @@ class Decoder(nn.Module):
             y = layer(y, memory, mask, memory_mask)
         return self.final_norm(y)
 
-# %% ../notebooks/06_transformer.ipynb #06-c0914aa4
-def check_tokens(tokens: Tensor, config: TransformerConfig) -> None:
-    """Raise TypeError or ValueError, with the way out, unless ``tokens`` is a batch ``(batch, n)`` of known ids."""
-    if tokens.dtype not in (torch.int64, torch.int32):
-        raise TypeError(f"tokens have dtype {tokens.dtype}, expected whole numbers: torch.int64; try tokens.long()")
-    if tokens.dim() != 2 or tokens.numel() == 0:
-        raise ValueError(f"tokens have shape {tuple(tokens.shape)}, expected (batch, n) with both at least 1")
-    low, high = int(tokens.min()), int(tokens.max())
-    if low < 0 or high >= config.vocabulary_size:
-        bad, last = low if low < 0 else high, config.vocabulary_size - 1
-        raise ValueError(f"token id {bad} is outside the vocabulary 0 to {last}: is this the model's vocabulary?")
-
-
+# %% ../notebooks/06_transformer.ipynb #06-9e9f065b
 def check_same_batch(source: Tensor, memory: Tensor, target: Tensor) -> None:
     """Raise ValueError unless source, memory and target hold the same number of sentences (their first axis)."""
     sizes = source.size(0), memory.size(0), target.size(0)
@@ -209,7 +198,7 @@ def check_same_batch(source: Tensor, memory: Tensor, target: Tensor) -> None:
             "repeat the source and its memory with repeat_interleave where one source has several targets"
         )
 
-# %% ../notebooks/06_transformer.ipynb #06-83e57020
+# %% ../notebooks/06_transformer.ipynb #06-9583b2e3
 class Transformer(nn.Module):
     """The model of figure 1: token ids in, a score for each possible next token out."""
 
@@ -228,7 +217,7 @@ class Transformer(nn.Module):
 
     def embed(self, tokens: Tensor) -> Tensor:
         """Token ids ``(batch, n)`` to scaled embeddings plus positions, with dropout: ``(batch, n, d_model)``."""
-        check_tokens(tokens, self.config)
+        check_tokens("tokens", tokens, self.config.vocabulary_size)
         return self.dropout(self.positions(self.embedding(tokens)))
 
     def encode(self, source: Tensor) -> Tensor:
