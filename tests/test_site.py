@@ -95,9 +95,9 @@ def test_an_empty_folder_is_no_site(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_lines_for_machines_are_stripped() -> None:
-    """nbdev, nbval, Colab and nbgrader lines go, ordinary comments and code stay."""
+    """nbdev, nbval, Colab, nbgrader and ruff marks go, ordinary comments and code stay."""
     code = '#| export\n# @title Solution { display-mode: "form" }\n# NBVAL_SKIP\ndef f():\n    ### BEGIN SOLUTION\n'
-    code += "    return 1  # (n, n)\n    ### END SOLUTION\n    # why\n"
+    code += "    return 1  # (n, n)  # noqa: E731\n    ### END SOLUTION\n    # why\n"
     assert cells.stripped(code) == "def f():\n    return 1  # (n, n)\n    # why"
 
 

@@ -33,8 +33,9 @@ def default_module(code: str) -> str | None:
 
 
 def stripped(code: str) -> str:
-    """The code without the lines that speak to nbdev, nbval, Colab or nbgrader."""
-    return "\n".join(line for line in code.split("\n") if not MACHINE_LINE.match(line)).strip("\n")
+    """The code without the lines that speak to nbdev, nbval, Colab or nbgrader, and without ruff's `# noqa`."""
+    lines = [line for line in code.split("\n") if not MACHINE_LINE.match(line)]
+    return "\n".join(re.sub(r"\s*# noqa(: [A-Z0-9, ]+)?$", "", line) for line in lines).strip("\n")
 
 
 def definitions(code: str) -> list[str]:

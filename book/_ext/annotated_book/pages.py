@@ -142,10 +142,10 @@ def paper_map(root: Path) -> str:
     lines = ["| status | meaning | entries |", "|---|---|---:|"]
     lines += [f"| {badge(name)} | {meaning} | {counts[name]} |" for name, meaning in STATUSES.items()]
     for kind, entries in ledger.items():
-        lines += ["", f"## {kind.capitalize()}", "", "| paper | in the book | status |", "|---|---|---|"]
+        lines += ["", f"## {kind.capitalize()}", "", "| paper | in the book |", "|---|---|"]
         for entry in entries:
             name = entry["paper"][:1].upper() + entry["paper"][1:]
-            lines.append(f"| **{name}** {entry['title']} | {place(entry, root)} | {badge(entry['status'])} |")
+            lines.append(f"| **{name}** {entry['title']}<br>{badge(entry['status'])} | {place(entry, root)} |")
     return "\n".join(lines)
 
 
