@@ -80,7 +80,7 @@ def test_padding_inside_a_target_is_not_looked_at() -> None:
 
 
 def test_a_source_of_nothing_but_padding_gives_numbers() -> None:
-    """Fails when attention turns a row that may attend to nothing into NaN."""
+    """Fails when the fused path is replaced by a plain softmax over scores of minus infinity."""
     model = small()
     logits = model(torch.zeros(1, 3, dtype=torch.long), torch.tensor([[1, 5]]))
     logits.sum().backward()

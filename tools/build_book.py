@@ -8,6 +8,7 @@ changed. A failing cell stops the build after all notebooks have had their turn,
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -86,8 +87,6 @@ def run_all(jobs: int) -> dict[str, float]:
 
 def prune(keep: int = 4) -> None:
     """Of each notebook's caches, keep the newest few."""
-    import shutil
-
     groups: dict[str, list[Path]] = {}
     for folder in (ROOT / "_build" / ".jupyter_cache").glob("*-*"):
         groups.setdefault(folder.name.rpartition("-")[0], []).append(folder)
@@ -109,7 +108,8 @@ def main() -> None:
     print("Rendering the site ...", flush=True)
     for command in (book, [sys.executable, "tools/check_site.py", "_build/html"]):
         code = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL).returncode
-        if code:
+        if code:  # what was read now must be read again, or the next build would not repeat the warnings
+            shutil.rmtree(ROOT / "_build" / ".doctrees", ignore_errors=True)
             sys.exit(code)
     prune()
     print("\nSeconds per chapter (a kept run counts as it was measured)")

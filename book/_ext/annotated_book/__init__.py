@@ -35,13 +35,11 @@ def read_source(app: Sphinx, docname: str, source: list[str]) -> None:
 
 def find_outdated(app: Sphinx, env: BuildEnvironment, added: set, changed: set, removed: set) -> list[str]:
     """The pages to read again although their own file is unchanged: what they depend on has changed."""
+    if added or removed:  # links are looked up when a page is read
+        return sorted(env.found_docs - added)
     known, root = getattr(env, "book_runs", {}), Path(app.srcdir)
-    notebooks = [Path(env.doc2path(docname)) for docname in known if docname in env.found_docs]
-    moved = [
-        docname
-        for docname, path in zip([d for d in known if d in env.found_docs], notebooks, strict=True)
-        if runs.cache_folder(path, root).name != known[docname]
-    ]
+    there = [docname for docname in known if docname in env.found_docs]
+    moved = [name for name in there if runs.cache_folder(Path(env.doc2path(name)), root).name != known[name]]
     return moved + pages.outdated(env, root)
 
 
