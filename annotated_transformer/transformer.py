@@ -24,7 +24,7 @@ from .multi_head import MultiHeadAttention
 from .recurrence import check_tokens
 from .sublayers import PositionwiseFeedForward, ResidualConnection
 
-# %% ../notebooks/06_transformer.ipynb #06-36056cd4
+# %% ../notebooks/06_transformer.ipynb #06-a920a147
 @cache
 def paper_facts() -> dict[str, Any]:
     """The paper's hyperparameters and its tables 1 to 4, as ``paper/facts.json`` in the package holds them.
@@ -34,7 +34,7 @@ def paper_facts() -> dict[str, Any]:
     """
     return json.loads(files("annotated_transformer").joinpath("paper/facts.json").read_text(encoding="utf-8"))
 
-# %% ../notebooks/06_transformer.ipynb #06-f1add375
+
 def table_3_choices(row: str) -> dict[str, Any]:
     """The arguments of ``TransformerConfig`` for one row of table 3: "base", "A1" to "E", or "big".
 
@@ -152,7 +152,7 @@ class Encoder(nn.Module):
             x = layer(x, mask)
         return self.final_norm(x)
 
-# %% ../notebooks/06_transformer.ipynb #06-cd904925
+# %% ../notebooks/06_transformer.ipynb #06-b07df911
 class DecoderLayer(nn.Module):
     """One layer of the decoder (section 3.1): masked self-attention, attention over the memory, feed-forward."""
 
@@ -173,7 +173,7 @@ class DecoderLayer(nn.Module):
         y = self.cross_attention_residual(y, lambda y: self.cross_attention(y, memory, memory, memory_mask)[0])
         return self.feed_forward_residual(y, self.feed_forward)
 
-# %% ../notebooks/06_transformer.ipynb #06-d862e71f
+
 class Decoder(nn.Module):
     """The decoder stack of section 3.1: N layers; with pre-norm one more layer norm, as in the encoder."""
 

@@ -104,10 +104,10 @@ def test_what_stands_behind_the_end_is_cut(words: list[int], rest: list[int]) ->
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        (torch.zeros(0, 3, dtype=torch.long), r"shape \(0, 3\).*at least 1"),
-        (torch.tensor([5, 6]), r"shape \(2,\), expected \(batch, n\)"),
+        (torch.zeros(0, 3, dtype=torch.long), r"shape \(0, 3\).*empty batches"),
+        (torch.tensor([5, 6]), r"shape \(2,\), expected \(batch, length\)"),
         (torch.full((1, 41), 5), "41 tokens is longer than max_length 40"),
-        (torch.tensor([[VOCABULARY_SIZE]]), "token id 20 is outside the vocabulary"),
+        (torch.tensor([[VOCABULARY_SIZE]]), "ids from 20 to 20, expected 0 to 19"),
     ],
 )
 def test_bad_sources_are_named(source: Tensor, message: str) -> None:
