@@ -13,7 +13,7 @@ from conftest import (
     sentences,
     sizes,
 )
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.testing import assert_close
@@ -29,8 +29,11 @@ def lookup(batch: int = 2, m: int = 3, n: int = 4) -> tuple[AdditiveAttention, l
 
 
 def translator(**changes: object) -> RecurrentTranslator:
-    """A small translator as it stands in evaluation."""
-    return RecurrentTranslator(VOCABULARY_SIZE, 8, **changes).eval()
+    """A small translator as it stands in evaluation, which ends some sentences soon."""
+    model = RecurrentTranslator(VOCABULARY_SIZE, 8, **changes).eval()
+    with torch.no_grad():
+        model.decoder.generator.bias[2] += 0.5
+    return model
 
 
 @given(m=sizes, n=sizes, masked=st.booleans())
@@ -50,7 +53,7 @@ def test_additive_attention_is_its_formula(m: int, n: int, masked: bool) -> None
 
 
 def test_a_query_that_may_attend_to_nothing_gets_zero_and_never_nan() -> None:
-    """Fails when such a row is left with scores of minus infinity, and when it keeps equal weights."""
+    """Fails when such a row keeps equal weights, and when it goes through the softmax with minus infinity only."""
     attention, tensors = lookup()
     output, weights = attention(*tensors, random_mask(2, 3, 4))
     assert (output[0, 0] == 0).all() and (weights[0, 0] == 0).all() and (output[1, 0] != 0).any()
@@ -120,8 +123,9 @@ def test_dropout_in_training_and_not_in_evaluation() -> None:
 
 
 @given(rows=st.lists(sentences, min_size=1, max_size=3), max_length=sizes)
+@example(rows=[[5, 6, 7], [4]], max_length=4)
 def test_greedy_reads_its_own_words(rows: list[list[int]], max_length: int) -> None:
-    """Fed what it said, the model says it again. Fails when each step starts from the begin token."""
+    """Fed what it said, the model says it again. Fails when each step reads the begin token or words follow the end."""
     model, source = translator(), rectangle(rows)
     tokens, weights = model.greedy(source, max_length)
     assert tokens.shape[1] <= max_length and weights.shape == (*tokens.shape, source.shape[1])
@@ -133,7 +137,7 @@ def test_greedy_reads_its_own_words(rows: list[list[int]], max_length: int) -> N
 
 
 def test_greedy_ends_when_every_sentence_has_ended() -> None:
-    """Fails when it always runs to ``max_length``, and when words follow the end."""
+    """Fails when it always runs to ``max_length``."""
     model = translator()
     with torch.no_grad():
         model.decoder.generator.bias[2] = 100.0

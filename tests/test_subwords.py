@@ -62,7 +62,7 @@ def test_frequent_words_are_short(subwords: Subwords, text: list[str]) -> None:
 
 
 def test_special_ids_leave_no_trace(subwords: Subwords) -> None:
-    """Fails when ``decode`` hands padding to SentencePiece, and when it wants a list of plain numbers."""
+    """Nor does it matter what holds the ids. Fails when ``decode`` hands them on as they are."""
     ids = subwords.encode("The dog")
     assert subwords.decode([BOS_ID, *ids, EOS_ID, PAD_ID, PAD_ID]) == "The dog"
     assert subwords.decode(iter(ids)) == "The dog"

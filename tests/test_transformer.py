@@ -216,8 +216,6 @@ def test_record_ends_with_its_block_even_when_it_fails() -> None:
         ({"vocabulary_size": 0}, "vocabulary_size is 0, expected a whole number of at least 1"),
         ({"num_layers": 1.5}, "num_layers is 1.5, expected a whole number"),
         ({"d_k": 0}, "d_k is 0, expected a whole number"),
-        ({"num_heads": 3}, "d_model 16 is not divisible by num_heads 3"),
-        ({"d_model": 15, "num_heads": 3}, "d_model is 15, expected an even number"),
         ({"dropout": 1.0}, "dropout is 1.0, expected a probability"),
         ({"norm": "middle"}, "norm is 'middle', expected 'post' or 'pre'"),
         ({"positions": "none"}, "positions is 'none', expected 'sinusoidal' or 'learned'"),
@@ -226,6 +224,19 @@ def test_record_ends_with_its_block_even_when_it_fails() -> None:
 )
 def test_choices_that_make_no_model_are_named(changes: dict, message: str) -> None:
     """Fails, for each row of the table, when its check is taken out."""
+    with pytest.raises(ValueError, match=message):
+        replace(SMALL, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_heads": 3}, "d_model 16 is not divisible by num_heads 3"),
+        ({"d_model": 15, "num_heads": 3}, "d_model is 15, expected an even number"),
+    ],
+)
+def test_widths_that_do_not_divide_are_named(changes: dict, message: str) -> None:
+    """Fails when attention or positions take any width."""
     with pytest.raises(ValueError, match=message):
         Transformer(replace(SMALL, **changes))
 
