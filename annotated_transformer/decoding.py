@@ -14,26 +14,26 @@ from torch import Tensor
 from .subwords import BOS_ID, EOS_ID, PAD_ID
 from .transformer import Transformer
 
-# %% ../notebooks/12_decoding.ipynb #12-2b72e1d0
+# %% ../notebooks/12_decoding.ipynb #12-280e9583
 @torch.no_grad()
 def greedy_search(model: Transformer, source: Tensor, extra_length: int = 50) -> list[list[int]]:
     """The most likely next word, again and again (section 3; maximum length from section 6.1).
 
-    ``source`` is ``(batch, n)``. Returns one list of token ids a sentence, without begin and end, at most n +
-    ``extra_length`` tokens long (or as long as the model's ``max_length`` allows). Leaves the model in evaluation mode.
+    ``source`` is ``(batch, n)``. Returns one list of token ids a sentence, without begin and end. Each has at most
+    ``extra_length`` tokens more than its own source, padding not counted, and never more than the model's
+    ``max_length``. Leaves the model in evaluation mode.
     """
     model.eval()
     memory = model.encode(source)
+    limits = ((source != PAD_ID).sum(dim=1) + extra_length).clamp(max=model.config.max_length)  # (batch,)
     target = torch.full((source.size(0), 1), BOS_ID, device=source.device)  # (batch, 1)
-    ended = torch.zeros(source.size(0), dtype=torch.bool, device=source.device)
-    for _ in range(min(source.size(1) + extra_length, model.config.max_length)):
+    ended = limits < 1
+    while not ended.all():
         scores = model.decode(target, memory, source)[:, -1]  # (batch, vocabulary_size)
         scores[:, [PAD_ID, BOS_ID]] = -torch.inf  # no word of any sentence
         word = scores.argmax(dim=-1).masked_fill(ended, PAD_ID)
-        ended |= word == EOS_ID
-        if ended.all():
-            break
-        target = torch.cat([target, word.unsqueeze(1)], dim=1)
+        target = torch.cat([target, word.unsqueeze(1)], dim=1)  # (batch, begin and the words so far)
+        ended |= (word == EOS_ID) | (target.size(1) > limits)
     return [up_to_end(row) for row in target[:, 1:].tolist()]
 
 # %% ../notebooks/12_decoding.ipynb #12-d34c175a

@@ -80,7 +80,7 @@ class AdditiveAttention(nn.Module):
             weights = scores.softmax(dim=-1).masked_fill(~mask, 0.0)
         return weights @ values, weights
 
-# %% ../notebooks/01_recurrence.ipynb #01-2e528907
+# %% ../notebooks/01_recurrence.ipynb #01-9a8ca789
 def check_tokens(name: str, tokens: Tensor, vocabulary_size: int) -> None:
     """Raise TypeError or ValueError, with the way out, unless ``tokens`` is a batch of known ids.
 
@@ -92,8 +92,8 @@ def check_tokens(name: str, tokens: Tensor, vocabulary_size: int) -> None:
             f"{name} has shape {tuple(tokens.shape)}, expected (batch, length) with at least one row and one column: "
             "for one sentence pass tokens.unsqueeze(0); leave empty batches out"
         )
-    if tokens.is_floating_point() or tokens.is_complex() or tokens.dtype == torch.bool:
-        raise TypeError(f"{name} has dtype {tokens.dtype}, expected integers: pass token ids, for instance torch.long")
+    if tokens.dtype not in (torch.int64, torch.int32):  # what an embedding takes
+        raise TypeError(f"{name} has dtype {tokens.dtype}, expected torch.int64 or torch.int32: pass tokens.long()")
     low, high = (int(value) for value in torch.aminmax(tokens))
     if low < 0 or high >= vocabulary_size:
         raise ValueError(
@@ -206,7 +206,7 @@ def _write_greedily(
     tokens, all_weights = (torch.stack(parts, dim=1) for parts in zip(*said, strict=True))
     return tokens, all_weights
 
-# %% ../notebooks/01_recurrence.ipynb #01-3b46e306
+# %% ../notebooks/01_recurrence.ipynb #01-38d66a60
 class RecurrentTranslator(nn.Module):
     """An encoder-decoder of GRUs with additive attention: what sections 1 and 2 of the paper start from.
 
@@ -218,7 +218,7 @@ class RecurrentTranslator(nn.Module):
         super().__init__()
         if not 0 <= pad_id < vocabulary_size:
             raise ValueError(f"pad_id is {pad_id}, expected 0 to {vocabulary_size - 1}: pass an id of the vocabulary")
-        self.vocabulary_size, self.pad_id = vocabulary_size, pad_id
+        self.vocabulary_size, self.d_model, self.pad_id = vocabulary_size, d_model, pad_id
         embedding = nn.Embedding(vocabulary_size, d_model, padding_idx=pad_id)
         self.encoder = RecurrentEncoder(embedding, dropout)
         self.decoder = RecurrentDecoder(embedding, dropout)

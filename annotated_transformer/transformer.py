@@ -54,7 +54,7 @@ def table_3_choices(row: str) -> dict[str, Any]:
         choices["positions"] = "learned"
     return choices
 
-# %% ../notebooks/06_transformer.ipynb #06-133322a8
+# %% ../notebooks/06_transformer.ipynb #06-9589b159
 def check_config(config: "TransformerConfig") -> None:
     """Raise ValueError, with the value and what was expected, where ``config`` makes no model."""
     for name in ("vocabulary_size", "num_layers", "d_model", "d_ff", "num_heads", "max_length", "d_k", "d_v"):
@@ -68,6 +68,11 @@ def check_config(config: "TransformerConfig") -> None:
     for name, known in (("norm", ("post", "pre")), ("positions", ("sinusoidal", "learned"))):
         if getattr(config, name) not in known:
             raise ValueError(f"{name} is {getattr(config, name)!r}, expected {known[0]!r} or {known[1]!r}")
+    if config.d_model % config.num_heads and (config.d_k is None or config.d_v is None):
+        sizes = f"d_model {config.d_model} is not divisible by num_heads {config.num_heads}"
+        raise ValueError(f"{sizes}: change one, or give d_k and d_v")
+    if config.d_model % 2 and config.positions == "sinusoidal":
+        raise ValueError(f"d_model is {config.d_model}, expected an even number: sines and cosines come in pairs")
     if not 0 <= config.pad_id < config.vocabulary_size:
         raise ValueError(
             f"pad_id is {config.pad_id}, expected a token id below vocabulary_size {config.vocabulary_size}"
@@ -198,13 +203,13 @@ def check_same_batch(source: Tensor, memory: Tensor, target: Tensor) -> None:
             "repeat the source and its memory with repeat_interleave where one source has several targets"
         )
 
-# %% ../notebooks/06_transformer.ipynb #06-9583b2e3
+# %% ../notebooks/06_transformer.ipynb #06-e8a7609d
 class Transformer(nn.Module):
     """The model of figure 1: token ids in, a score for each possible next token out."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.d_model = config, config.d_model
         tables = {"sinusoidal": SinusoidalPositionalEncoding, "learned": LearnedPositionalEmbedding}
         self.embedding = SharedEmbedding(config.vocabulary_size, config.d_model)
         self.positions = tables[config.positions](config.d_model, config.max_length)

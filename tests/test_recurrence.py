@@ -176,7 +176,7 @@ def attend(*shapes: tuple, mask: Tensor | None = None) -> object:
         (lambda: translator()(IDS[0], IDS), ValueError, r"source has shape \(3,\).*unsqueeze"),
         (lambda: translator()(IDS[:0], IDS[:0]), ValueError, r"source has shape \(0, 3\).*empty batches"),
         (lambda: translator()(IDS, IDS[:, :0]), ValueError, r"target has shape \(1, 0\)"),
-        (lambda: translator()(IDS.float(), IDS), TypeError, "source has dtype torch.float32, expected integers"),
+        (lambda: translator()(IDS.float(), IDS), TypeError, "source has dtype torch.float32, expected torch.int64"),
         (lambda: translator()(IDS + 13, IDS), ValueError, "source holds ids from 18 to 20, expected 0 to 19"),
         (lambda: translator()(IDS, IDS - 6), ValueError, "target holds ids from -1 to 1, expected 0 to 19"),
         (lambda: translator()(torch.tensor([[5, 0, 6]]), IDS), ValueError, "padding before a word.*pad on the right"),

@@ -253,8 +253,8 @@ GOOD = torch.tensor([[5, 6, 7]])
 @pytest.mark.parametrize(
     ("source", "target", "error", "message"),
     [
-        (GOOD.float(), GOOD, TypeError, "tokens has dtype torch.float32, expected integers"),
-        (GOOD, GOOD == 5, TypeError, "tokens has dtype torch.bool, expected integers"),
+        (GOOD.float(), GOOD, TypeError, "tokens has dtype torch.float32, expected torch.int64"),
+        (GOOD, GOOD == 5, TypeError, "tokens has dtype torch.bool, expected torch.int64"),
         (GOOD[0], GOOD, ValueError, r"shape \(3,\), expected \(batch, length\)"),
         (GOOD[:0], GOOD[:0], ValueError, r"shape \(0, 3\).*empty batches"),
         (GOOD, GOOD[:, :0], ValueError, r"shape \(1, 0\)"),
