@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['Pair', 'MULTI30K', 'MULTI30K_SHA256', 'NOUNS', 'ADJECTIVES', 'VERBS', 'REPORTS', 'ADVERBS', 'ARTICLES', 'EncodedPair',
            'Corpus', 'CorpusUnavailable', 'fetch_multi30k', 'load_multi30k', 'noun_phrase', 'miniature_sentence',
-           'miniature_corpus', 'load_corpus', 'Batch', 'pad', 'make_batch', 'encode_pairs', 'token_batches']
+           'miniature_corpus', 'load_corpus', 'Batch', 'pad', 'make_batch', 'encode_pairs', 'group_by_length',
+           'token_batches']
 
 # %% ../notebooks/09_corpora_and_batches.ipynb #09-2adf179a
 import gzip
@@ -54,13 +55,16 @@ MULTI30K_SHA256 = {
 class CorpusUnavailable(RuntimeError):
     """A corpus that could not be read or downloaded; the message says why, and the way out."""
 
-# %% ../notebooks/09_corpora_and_batches.ipynb #09-25c98d33
+# %% ../notebooks/09_corpora_and_batches.ipynb #09-3fc8fec1
 def fetch_multi30k(name: str) -> Path:
     """The path of one Multi30k file, say ``train.en.gz``, from the data folder or downloaded into a cache.
 
     ``ANNOTATED_TRANSFORMER_DATA`` names a folder that holds ``multi30k/train.en.gz`` and the others; nothing is
-    downloaded then. Raises CorpusUnavailable where the file is missing, damaged, or cannot be downloaded or stored.
+    downloaded then. Raises CorpusUnavailable where the file is missing, damaged, or cannot be downloaded or stored,
+    ValueError for another name.
     """
+    if name not in MULTI30K_SHA256:
+        raise ValueError(f"{name!r} is no file of Multi30k that we know: expected one of {', '.join(MULTI30K_SHA256)}")
     way_out = "check the network and the free space, or put the files into $ANNOTATED_TRANSFORMER_DATA/multi30k"
     if folder := os.environ.get("ANNOTATED_TRANSFORMER_DATA"):
         path = Path(folder) / "multi30k" / name
@@ -231,7 +235,21 @@ def encode_pairs(pairs: Sequence[Pair], subwords: Subwords) -> list[EncodedPair]
     encoded = ((subwords.encode(source), subwords.encode(target)) for source, target in pairs)
     return [(source, target) for source, target in encoded if source and target]
 
-# %% ../notebooks/09_corpora_and_batches.ipynb #09-8212896d
+# %% ../notebooks/09_corpora_and_batches.ipynb #09-d164fef5
+def group_by_length(sizes: Sequence[int], max_tokens: int, rng: random.Random) -> list[list[int]]:
+    """Indices of ``sizes`` in groups of like size, in random order; number times largest is at most ``max_tokens``."""
+    order = sorted(range(len(sizes)), key=lambda i: sizes[i] + rng.random())
+    groups, group = [], []
+    for i in order:
+        if group and sizes[i] * (len(group) + 1) > max_tokens:  # sizes grow: this one is the longest so far
+            groups.append(group)
+            group = []
+        group.append(i)
+    groups.append(group)
+    rng.shuffle(groups)
+    return groups
+
+# %% ../notebooks/09_corpora_and_batches.ipynb #09-83d943ef
 def token_batches(
     pairs: Sequence[EncodedPair], max_tokens: int, seed: int = 0, epochs: int | None = None
 ) -> Iterator[Batch]:
@@ -246,15 +264,8 @@ def token_batches(
         raise ValueError(
             f"{found}, expected at least one pair and none above max_tokens {max_tokens}: cut it or raise it"
         )
-    for epoch in count() if epochs is None else range(epochs):
-        rng = random.Random(f"{seed} {epoch}")
-        order = sorted(range(len(pairs)), key=lambda i: sizes[i] + rng.random())  # like lengths together, ties shuffled
-        groups, group = [], []
-        for i in order:
-            if group and sizes[i] * (len(group) + 1) > max_tokens:  # sizes grow: this one is the longest so far
-                groups.append(group)
-                group = []
-            group.append(i)
-        groups.append(group)
-        rng.shuffle(groups)
-        yield from (make_batch([pairs[i] for i in group]) for group in groups)
+    numbers = count() if epochs is None else range(epochs)
+    groups = (
+        group for epoch in numbers for group in group_by_length(sizes, max_tokens, random.Random(f"{seed} {epoch}"))
+    )
+    return (make_batch([pairs[i] for i in group]) for group in groups)

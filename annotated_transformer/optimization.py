@@ -28,18 +28,23 @@ def transformer_optimizer(model: nn.Module) -> torch.optim.Adam:
     """Adam with the constants of section 5.3; the learning rate is set anew before each step."""
     return torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9)
 
-# %% ../notebooks/10_optimizer_and_regularization.ipynb #10-ee90f74c
+# %% ../notebooks/10_optimizer_and_regularization.ipynb #10-6431258a
 def label_smoothed_cross_entropy(
     logits: Tensor, targets: Tensor, smoothing: float = 0.1, pad_id: int = PAD_ID
 ) -> tuple[Tensor, Tensor]:
     """The loss of section 5.4, in nats, summed over all targets that are not padding; and how many those are.
 
     ``logits`` is ``(batch, m, vocabulary_size)``, ``targets`` ``(batch, m)``. ``smoothing`` is the paper's epsilon_ls,
-    shared by the whole vocabulary (zero is plain cross-entropy). Raises ValueError for shapes that do not fit.
+    shared by the whole vocabulary (zero is plain cross-entropy). Raises ValueError for shapes that do not fit and for a
+    ``smoothing`` outside of 0 to 1.
     """
     if logits.shape[:-1] != targets.shape:
         shapes = f"logits {tuple(logits.shape)} and targets {tuple(targets.shape)}"
         raise ValueError(f"{shapes}: expected (batch, m, vocabulary_size) and (batch, m)")
+    if not 0 <= smoothing < 1:
+        raise ValueError(
+            f"smoothing is {smoothing}, expected a share from 0 up to, not including, 1: the paper's is 0.1"
+        )
     log_probabilities = logits.log_softmax(dim=-1)  # (batch, m, vocabulary_size)
     right = log_probabilities.gather(-1, targets.unsqueeze(-1)).squeeze(-1)  # (batch, m)
     losses = -(1 - smoothing) * right - smoothing * log_probabilities.mean(dim=-1)

@@ -5,9 +5,8 @@
 # %% auto #0
 __all__ = ['AdditiveAttention', 'check_tokens', 'RecurrentEncoder', 'RecurrentDecoder', 'RecurrentTranslator']
 
-# %% ../notebooks/01_recurrence.ipynb #01-477e1ab4
+# %% ../notebooks/01_recurrence.ipynb #01-1ad343f9
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 # %% ../notebooks/01_recurrence.ipynb #01-124af3e2

@@ -26,7 +26,7 @@ def batch_loss(model: nn.Module, batch: Batch, smoothing: float) -> tuple[Tensor
     """The summed loss of the target tokens of a batch under ``model(source, target_input)``, and their number."""
     return label_smoothed_cross_entropy(model(batch.source, batch.target_input), batch.target_output, smoothing)
 
-# %% ../notebooks/11_training.ipynb #11-cabf5345
+# %% ../notebooks/11_training.ipynb #11-46f3b74c
 def train(
     model: nn.Module,
     batches: Iterable[Batch],
@@ -37,7 +37,7 @@ def train(
 ) -> list[float]:
     """Train ``model`` for ``steps`` batches (sections 5.2 to 5.4); returns the loss of each step, in nats a token.
 
-    ``model(source, target_input)`` gives logits; its width is ``model.config.d_model``. ``factor`` multiplies the
+    ``model(source, target_input)`` gives logits; its width is ``model.d_model``. ``factor`` multiplies the
     learning rate of equation 3. A progress bar shows the loss. Raises ValueError where the batches end too early,
     FloatingPointError where the loss is no finite number.
     """
@@ -47,7 +47,7 @@ def train(
     losses: list[float] = []
     progress = tqdm(islice(batches, steps), total=steps, unit="step", mininterval=1.0)
     for step, batch in enumerate(progress, start=1):
-        optimizer.param_groups[0]["lr"] = transformer_learning_rate(step, model.config.d_model, warmup_steps, factor)
+        optimizer.param_groups[0]["lr"] = transformer_learning_rate(step, model.d_model, warmup_steps, factor)
         loss_sum, tokens = batch_loss(model, batch.to(device), smoothing)
         loss = loss_sum / tokens
         if not torch.isfinite(loss):

@@ -6,7 +6,7 @@
 __all__ = ['paper_facts', 'table_3_choices', 'check_config', 'TransformerConfig', 'EncoderLayer', 'Encoder', 'DecoderLayer',
            'Decoder', 'check_same_batch', 'Transformer', 'count_parameters', 'record_attention']
 
-# %% ../notebooks/06_transformer.ipynb #06-c16eafaf
+# %% ../notebooks/06_transformer.ipynb #06-1243bb07
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +15,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
-import torch
 from torch import Tensor, nn
 
 from .attention import causal_mask, padding_mask

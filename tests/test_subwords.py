@@ -1,5 +1,6 @@
 """Chapter 8: the vocabulary of subword pieces."""
 
+import errno
 import io
 import unicodedata
 from pathlib import Path
@@ -9,7 +10,7 @@ import sentencepiece
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer.subwords import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Subwords, train_subwords
+from annotated_transformer.subwords import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Subwords, train_subwords, write_atomically
 
 SPECIAL = {PAD_ID, BOS_ID, EOS_ID, UNK_ID}
 
@@ -118,3 +119,20 @@ def test_too_little_text_is_named(sentences: list[str], vocabulary_size: int, me
     """Fails, for each row of the table, when its check is taken out."""
     with pytest.raises(ValueError, match=message):
         train_subwords(sentences, vocabulary_size)
+
+
+def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch) -> None:
+    """Fails when a file is written to its final place at once, or its partial file stays."""
+    path = tmp_path / "subwords.model"
+    path.write_bytes(b"the old one")
+
+    def half(self: Path, content: bytes) -> None:
+        with self.open("wb") as file:
+            file.write(content[: len(content) // 2])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", half)
+    with pytest.raises(OSError, match="No space left"):
+        write_atomically(path, b"a new vocabulary")
+    assert [file.name for file in tmp_path.iterdir()] == ["subwords.model"]
+    assert path.read_bytes() == b"the old one"
