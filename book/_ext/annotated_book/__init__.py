@@ -56,6 +56,7 @@ def setup(app: Sphinx) -> dict:
     app.connect("html-page-context", assets.tend_scripts, priority=900)  # after thebe and the theme
     app.connect("doctree-resolved", pages.fill_times)
     app.connect("env-updated", pages.times_page)
+    app.connect("build-finished", assets.drop_icon_script)
     app.connect("autodoc-process-docstring", pages.lead_back)
     app.add_node(pages.ChapterTimes)
     app.add_directive("chapter-times", pages.ChapterTimesDirective)

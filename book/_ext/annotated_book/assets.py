@@ -2,6 +2,7 @@
 
 import importlib.util
 import shutil
+import zlib
 from pathlib import Path
 
 from docutils import nodes
@@ -25,7 +26,13 @@ const quiet = {{
   }}
 }};
 const embed = window.vegaEmbed;
-window.vegaEmbed = (element, spec, options) => embed(element, spec, Object.assign({{}}, quiet, options));
+// A chart may be drawn before the page has its sidebars, and so its width: once it has, the chart fits itself to it.
+const fit = () => window.dispatchEvent(new Event("resize"));
+window.vegaEmbed = async (element, spec, options) => {{
+  const chart = await embed(element, spec, Object.assign({{}}, quiet, options));
+  if (document.readyState === "complete") fit(); else window.addEventListener("load", fit);
+  return chart;
+}};
 window.VEGA_DEBUG = {{
   vega_version: "{vega_version}", vegalite_version: "{lite_version}", vegaembed_version: "{embed_version}"
 }};
@@ -54,7 +61,11 @@ def write_charts_bundle(app: Sphinx) -> None:
         "lite_version": altair.VEGALITE_VERSION,
         "embed_version": altair.VEGAEMBED_VERSION,
     }
-    target = Path(app.outdir) / "_static" / f"charts-{'-'.join(versions.values())}.js"
+    target = (
+        Path(app.outdir)
+        / "_static"
+        / f"charts-{'-'.join([*versions.values(), f'{zlib.crc32(CHARTS.encode()):08x}'])}.js"
+    )
     app.env.book_charts = target.name
     if target.exists():
         return
@@ -78,12 +89,25 @@ def drop_thebe(app: Sphinx, doctree: nodes.document, docname: str) -> None:
 
 
 def tend_scripts(app: Sphinx, pagename: str, templatename: str, context: dict, doctree: nodes.document | None) -> None:
-    """Drop thebe's scripts, which load from a third party, and add the chart library where there is a chart."""
+    """Load what a page needs and no more: MathJax where there is math, the chart library where there is a chart.
+
+    Thebe's scripts, which come from a third party, are dropped everywhere.
+    """
+    has_math = doctree is not None and any(isinstance(n, nodes.math | nodes.math_block) for n in doctree.findall())
+    unwanted = ["thebe"] if has_math else ["thebe", "mathjax"]
     for kind in ("script_files", "css_files"):
-        context[kind] = [file for file in context.get(kind, []) if "thebe" not in _content(file)]
+        files = context.get(kind, [])
+        context[kind] = [file for file in files if not any(name in _content(file) for name in unwanted)]
     if app.env.metadata.get(pagename, {}).get("book_has_chart"):
         address = context["pathto"](f"_static/{app.env.book_charts}", resource=True)
         context["metatags"] = context.get("metatags", "") + f'\n<script src="{address}"></script>'
+
+
+def drop_icon_script(app: Sphinx, exception: Exception | None) -> None:
+    """Empty the theme's icon script, 1.5 MB: its style sheet draws the same icons from a font."""
+    script = Path(app.outdir) / "_static" / "scripts" / "fontawesome.js"
+    if exception is None and script.exists():
+        script.write_text("/* The icons come from the style sheet's font. */\n", encoding="utf-8")
 
 
 def _content(file: object) -> str:
