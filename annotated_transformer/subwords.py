@@ -5,8 +5,9 @@
 # %% auto #0
 __all__ = ['PAD_ID', 'BOS_ID', 'EOS_ID', 'UNK_ID', 'write_atomically', 'Subwords', 'train_subwords']
 
-# %% ../notebooks/08_subwords.ipynb #08-36451bb4
+# %% ../notebooks/08_subwords.ipynb #08-b1fdf56b
 import io
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,18 +16,20 @@ import sentencepiece
 # %% ../notebooks/08_subwords.ipynb #08-1c3352bb
 PAD_ID, BOS_ID, EOS_ID, UNK_ID = 0, 1, 2, 3
 
-# %% ../notebooks/08_subwords.ipynb #08-af97cd96
+# %% ../notebooks/08_subwords.ipynb #08-3149a509
 def write_atomically(path: Path | str, content: bytes) -> None:
     """Write ``content`` to ``path``, whole or not at all: through a file beside it, which then takes its place."""
     path = Path(path)
     partial = path.with_name(f"{path.name}.partial")
     try:
         partial.write_bytes(content)
+        with partial.open("r+b") as file:
+            os.fsync(file.fileno())
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
 
-# %% ../notebooks/08_subwords.ipynb #08-a453ed00
+# %% ../notebooks/08_subwords.ipynb #08-b48cf89a
 class Subwords:
     """A vocabulary of subword pieces (section 5.1): text to token ids and back.
 
@@ -58,8 +61,15 @@ class Subwords:
         """The same tokens as a reader sees them; ``▁`` stands for a space."""
         return self.processor.encode(text, out_type=str)
 
+    def normalize(self, text: str) -> str:
+        """The text as ``encode`` reads it: Unicode's variants made one, single spaces, none at either end.
+
+        ``decode(encode(text)) == normalize(text)`` for every text. A ``▁`` is read as a space.
+        """
+        return self.processor.normalize(text).replace("▁", " ").removeprefix(" ")
+
     def decode(self, ids: Iterable[int]) -> str:
-        """Text from token ids; special ones leave no trace."""
+        """Text from token ids; special ones leave no trace. Raises IndexError for an id that no token has."""
         return self.processor.decode([int(i) for i in ids if int(i) not in (PAD_ID, BOS_ID, EOS_ID)])
 
     def save(self, path: Path | str) -> None:
