@@ -5,7 +5,10 @@ import gzip
 import hashlib
 import os
 import random
+import subprocess
+import sys
 import threading
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,12 +24,21 @@ from annotated_transformer import data
 from annotated_transformer.data import (
     Batch,
     CorpusUnavailable,
+    Download,
+    Overlap,
+    ParallelFiles,
+    count_overlap,
     encode_pairs,
+    encode_stream,
+    fetch_file,
     fetch_multi30k,
+    fetch_treebank,
     load_corpus,
     load_multi30k,
     make_batch,
     miniature_corpus,
+    shard,
+    stream_batches,
     token_batches,
 )
 from annotated_transformer.subwords import BOS_ID, EOS_ID, PAD_ID, Subwords
@@ -97,7 +109,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             body = gzip.compress("".join(f"{line}\n" for line in lines).encode())
             (folder / f"{part}.{language}.gz").write_bytes(body)
             checksums[f"{part}.{language}.gz"] = hashlib.sha256(body).hexdigest()
-    monkeypatch.setattr(data, "MULTI30K_SHA256", checksums)
+    monkeypatch.setitem(data.CORPORA, "multi30k", Download(data.MULTI30K, checksums))
     monkeypatch.setenv("ANNOTATED_TRANSFORMER_DATA", str(folder.parent))
     return folder
 
@@ -155,6 +167,88 @@ def test_the_real_multi30k(target: str) -> None:
     assert all(source and target for part in (corpus.train, corpus.validation, corpus.test) for source, target in part)
 
 
+# Parallel files ------------------------------------------------------------------------------------------------------
+
+
+def parallel(folder: Path, source: bytes, target: bytes, ending: str = "") -> ParallelFiles:
+    """Two files of these bytes."""
+    paths = folder / f"source.txt{ending}", folder / f"target.txt{ending}"
+    for path, body in zip(paths, (source, target), strict=True):
+        path.write_bytes(gzip.compress(body) if ending else body)
+    return ParallelFiles(*paths)
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("last", [True, False], ids=["closed", "open"])
+def test_lines_of_every_kind_of_file(tmp_path: Path, ending: str, end: str, last: bool) -> None:
+    """LF and CRLF, plain and packed, with and without the last line end. Fails when U+2028 splits a line, when an
+    empty line is skipped, when a carriage return stays, and when the byte order mark does."""
+    lines = ["A dog\u2028runs.\x85", "", " zwei\tdrei ", "Übung"]
+    body = end.join(lines) + end * last
+    files = parallel(tmp_path, ("\ufeff" + body).encode(), body.encode(), ending)
+    expected = [line.strip() for line in lines]
+    assert list(files) == list(files) == list(zip(expected, expected, strict=True))  # each time anew
+    assert files.count_pairs() == 4
+
+
+def test_an_empty_file_has_no_lines(tmp_path: Path) -> None:
+    """Fails when an empty file is one empty line."""
+    assert list(parallel(tmp_path, b"", b"")) == []
+
+
+@pytest.mark.parametrize("missing", ["source.txt", "target.txt"])
+def test_a_missing_file_is_named_at_once(tmp_path: Path, missing: str) -> None:
+    """Fails when the files are looked for at the first pair only."""
+    parallel(tmp_path, b"", b"")
+    (tmp_path / missing).unlink()
+    with pytest.raises(FileNotFoundError, match=f"{missing} is not there"):
+        ParallelFiles(tmp_path / "source.txt", str(tmp_path / "target.txt"))
+
+
+@pytest.mark.parametrize("lines", [(3, 5), (5, 3), (0, 1), (2, 1)])
+def test_unequal_files_are_counted(tmp_path: Path, lines: tuple[int, int]) -> None:
+    """Fails when the longer file is cut in silence, and when a count is off by one."""
+    files = parallel(tmp_path, *[b"line\n" * number for number in lines])
+    with pytest.raises(ValueError, match=f"source.txt has {lines[0]} lines and .*target.txt has {lines[1]}: expected"):
+        files.count_pairs()
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_line_that_is_not_utf8_is_numbered(tmp_path: Path, number: int) -> None:
+    """Fails when UnicodeDecodeError comes through, when bytes are replaced, and when the number counts from zero."""
+    body = [b"eins", b"zwei", b"drei"]
+    body[number - 1] = "zwölf".encode("latin-1")
+    files = parallel(tmp_path, b"1\n2\n3\n", b"\n".join(body))
+    with pytest.raises(ValueError, match=f"target.txt, line {number}, is not UTF-8 .byte 0xf6."):
+        files.count_pairs()
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [lambda body: body[:-9], lambda body: b"no archive", lambda body: body[:12] + b"\xff\xff" + body[14:]],
+    ids=["truncated", "no archive", "another byte"],
+)
+def test_a_damaged_archive_is_named(tmp_path: Path, harm: Callable[[bytes], bytes]) -> None:
+    """Fails when EOFError, BadGzipFile or zlib.error comes through."""
+    files = parallel(tmp_path, b"line\n" * 99, b"line\n" * 99, ".gz")
+    files.target.write_bytes(harm(files.target.read_bytes()))
+    with pytest.raises(ValueError, match="target.txt.gz is damaged after line [0-9]+: .*fetch it again"):
+        files.count_pairs()
+
+
+def test_a_stream_needs_no_memory_for_the_corpus(tmp_path: Path) -> None:
+    """Four times as many lines, the same memory. Fails when the files are read whole."""
+    peaks = []
+    for lines in (20_000, 80_000):
+        files = parallel(tmp_path, b"the dog sees a cat\n" * lines, b"der Hund sieht eine Katze\n" * lines)
+        tracemalloc.start()
+        assert files.count_pairs() == lines
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 2 * peaks[0] and peaks[1] < 500_000
+
+
 # The download --------------------------------------------------------------------------------------------------------
 
 
@@ -200,7 +294,9 @@ def mirror(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 
     mirror.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=mirror.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-    monkeypatch.setattr(data, "MULTI30K", f"http://127.0.0.1:{mirror.server.server_port}/")
+    for corpus, download in data.CORPORA.items():
+        address = f"http://127.0.0.1:{mirror.server.server_port}/"
+        monkeypatch.setitem(data.CORPORA, corpus, Download(address, download.sha256))
     monkeypatch.setattr(data.pooch, "os_cache", lambda project: mirror.cache / project)
     monkeypatch.setattr("pooch.core.time.sleep", lambda seconds: None)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
@@ -247,7 +343,12 @@ def test_a_failed_download_leaves_nothing_behind(
     mirror.answers = [answer(mirror.body) for _ in range(3)]
     with pytest.raises(CorpusUnavailable, match=reason) as caught:
         fetch_multi30k(NAME)
-    for part in (data.MULTI30K + NAME, str(mirror.cache), "check the network", "$ANNOTATED_TRANSFORMER_DATA/multi30k"):
+    for part in (
+        data.CORPORA["multi30k"].address + NAME,
+        str(mirror.cache),
+        "check the network",
+        "$ANNOTATED_TRANSFORMER_DATA/multi30k",
+    ):
         assert part in str(caught.value)
     assert mirror.requests == 3 and mirror.listing() == []
 
@@ -279,6 +380,41 @@ def test_a_cache_that_cannot_be_made(mirror: Mirror) -> None:
     with pytest.raises(CorpusUnavailable, match=f"could not be stored in {mirror.cache}"):
         fetch_multi30k(NAME)
     assert mirror.cache.read_text() == "in the way" and mirror.requests == 0
+
+
+def test_every_corpus_is_fetched_the_same_way(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fails when the treebank is stored among the files of Multi30k, or its checksum is not compared."""
+    with pytest.raises(CorpusUnavailable, match="treebank.zip could not be stored.*hash"):
+        fetch_treebank()
+    checksum = hashlib.sha256(mirror.body).hexdigest()
+    address = data.CORPORA["treebank"].address
+    monkeypatch.setitem(data.CORPORA, "treebank", Download(address, {"treebank.zip": checksum}))
+    path = fetch_treebank()
+    assert path.read_bytes() == mirror.body and path.parent.name == "treebank" and mirror.listing() == ["treebank.zip"]
+    monkeypatch.setenv("ANNOTATED_TRANSFORMER_DATA", str(path.parent.parent))
+    assert fetch_treebank() == path
+    path.write_bytes(b"half")
+    with pytest.raises(CorpusUnavailable, match="damaged or of another version"):
+        fetch_treebank()
+
+
+def test_what_the_registry_does_not_hold_is_named() -> None:
+    """Fails, for corpus and file, when KeyError is raised."""
+    with pytest.raises(ValueError, match="'wmt14' is no corpus that we know: expected one of multi30k, treebank"):
+        fetch_file("wmt14", "train.en.gz")
+    with pytest.raises(
+        ValueError, match="'train.it.gz' is no file of multi30k that we know: expected one of train.en.gz"
+    ):
+        fetch_multi30k("train.it.gz")
+
+
+@pytest.mark.skipif(
+    not (Path(os.environ.get("ANNOTATED_TRANSFORMER_DATA", "")) / "treebank" / "treebank.zip").is_file(),
+    reason="ANNOTATED_TRANSFORMER_DATA names no folder with the treebank: its checksum is not looked at",
+)
+def test_the_real_treebank() -> None:
+    """Fails when the checksum in the package is wrong."""
+    assert fetch_treebank().stat().st_size > 10**6
 
 
 # Batches -------------------------------------------------------------------------------------------------------------
@@ -346,6 +482,191 @@ def test_batches_have_no_end_unless_asked() -> None:
     assert sum(batch.source.size(0) for batch, _ in zip(batches, range(100), strict=False)) > len(LADDER)
 
 
+@given(pairs=many_pairs, world_size=st.integers(1, 5), epochs=st.integers(1, 3), seed=st.integers(0, 3))
+def test_batches_are_dealt_like_cards(pairs: list, world_size: int, epochs: int, seed: int) -> None:
+    """Taken in turn, the workers' batches are one worker's. Fails when an epoch's remainder is dropped or repeated,
+    when the dealing starts anew each epoch, and when the order depends on the rank."""
+    alone = [content(batch) for batch in token_batches(pairs, 20, seed, epochs)]
+    ranks = [
+        [content(b) for b in token_batches(pairs, 20, seed, epochs, rank=rank, world_size=world_size)]
+        for rank in range(world_size)
+    ]
+    assert [ranks[k % world_size][k // world_size] for k in range(len(alone))] == alone
+    assert sum(map(len, ranks)) == len(alone)
+
+
+def test_a_worker_makes_its_own_batches_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fails when a worker makes the tensors of all, and throws most away."""
+    made = []
+    monkeypatch.setattr(data, "make_batch", made.append)
+    total = len(list(token_batches(LADDER, 60, epochs=1)))
+    made.clear()
+    list(token_batches(LADDER, 60, epochs=1, rank=1, world_size=4))
+    assert 0 < len(made) <= total / 4 + 1
+
+
+def test_the_order_is_the_same_in_every_process() -> None:
+    """Fails when the seed goes through ``hash``, which differs from process to process."""
+    program = (
+        "from annotated_transformer.data import token_batches\n"
+        "pairs = [([4] * n, [5] * n) for n in range(1, 40)]\n"
+        "print([batch.source.shape[1] for batch in token_batches(pairs, 60, seed=3, epochs=2)])"
+    )
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | {"PYTHONHASHSEED": hash_seed, "OMP_NUM_THREADS": "1"},
+            cwd=Path(data.__file__).parent.parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    ]
+    here = [batch.source.shape[1] for batch in token_batches(LADDER, 60, seed=3, epochs=2)]
+    assert runs == 2 * [f"{here}\n"]
+
+
+TEXTS = miniature_corpus(120, 0).train
+
+
+def streamed(*args: object, **kwargs: object) -> list:
+    """The contents of the batches of a stream."""
+    return [content(batch) for batch in stream_batches(*args, **kwargs)]
+
+
+def test_a_buffer_of_everything_gives_the_batches_of_the_list(subwords: Subwords) -> None:
+    """Fails when the two ways draw their random numbers differently, or the budget is another."""
+    expected = [content(batch) for batch in token_batches(encode_pairs(TEXTS, subwords), 100, 5, 2)]
+    assert streamed(TEXTS, subwords, 100, 5, 2) == expected
+
+
+@given(buffer_size=st.integers(1, 150), world_size=st.integers(1, 5), seed=st.integers(0, 3))
+def test_a_stream_gives_each_pair_to_one_worker_once_an_epoch(
+    subwords: Subwords, buffer_size: int, world_size: int, seed: int
+) -> None:
+    """Fails when the last buffer is dropped, when all workers read the same, and when the order does not repeat."""
+    epochs, everything = 2, encode_pairs(TEXTS, subwords)
+    for rank in range(world_size):
+        arguments = {"epochs": epochs, "buffer_size": buffer_size, "rank": rank, "world_size": world_size}
+        batches = streamed(TEXTS, subwords, 100, seed, **arguments)
+        expected = Counter((tuple(source), tuple(target)) for source, target in epochs * everything[rank::world_size])
+        assert Counter(pair for batch in batches for pair in batch) == expected
+        assert streamed(TEXTS, subwords, 100, seed, **arguments) == batches
+
+
+def test_a_stream_holds_the_budget_and_groups_by_length(subwords: Subwords) -> None:
+    """Fails when the buffer is not grouped: then far more is padding, and when it comes out in the order of length."""
+    batches = list(stream_batches(TEXTS, subwords, 150, epochs=1, buffer_size=60))
+    assert all(max(batch.source.numel(), batch.target_input.numel()) <= 150 for batch in batches)
+    padding = sum(int((batch.target_output == PAD_ID).sum()) for batch in batches)
+    assert padding / sum(batch.target_output.numel() for batch in batches) < 0.15
+    widths = [batch.source.size(1) for batch in batches]
+    assert widths != sorted(widths)
+
+
+def test_a_stream_reads_no_further_than_its_buffer(subwords: Subwords) -> None:
+    """Fails when the whole corpus is read before the first batch."""
+    read = []
+
+    class Watched:
+        def __iter__(self) -> Iterator[tuple[str, str]]:
+            for pair in TEXTS:
+                read.append(pair)
+                yield pair
+
+    next(stream_batches(Watched(), subwords, 100, buffer_size=10))
+    assert len(read) == 10
+
+
+def test_a_stream_has_no_end_unless_asked_and_reads_files_anew(tmp_path: Path, subwords: Subwords) -> None:
+    """Fails when the second epoch finds its files exhausted."""
+    files = parallel(tmp_path, *["\n".join(side).encode() for side in zip(*TEXTS[:10], strict=True)])
+    batches = stream_batches(files, subwords, 100, buffer_size=4)
+    assert sum(batch.source.size(0) for batch, _ in zip(batches, range(40), strict=False)) > 30
+
+
+def test_pairs_that_are_empty_or_too_long_are_left_out_of_a_stream(subwords: Subwords) -> None:
+    """Fails when the end token is not counted, and when ``max_length`` looks at one side."""
+    texts = [("", "Hund"), ("The dog", " "), *TEXTS[:20]]
+    lengths = [max(map(len, pair)) + 1 for pair in encode_pairs(texts, subwords)]
+    limit = sorted(lengths)[10]
+    assert len(lengths) == 20 and len(list(encode_stream(texts, subwords))) == 20
+    kept = list(encode_stream(texts, subwords, max_length=limit))
+    assert len(kept) == sum(length <= limit for length in lengths) < 20
+    assert sum(map(len, streamed(texts, subwords, limit, epochs=1, max_length=limit))) == len(kept)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"pairs": iter(TEXTS)}, "an iterator can be read once: expected epochs=1"),
+        ({"buffer_size": 0}, "buffer_size 0: expected at least one pair"),
+        ({"rank": 2, "world_size": 2}, "rank 2 of world_size 2: expected a rank from 0"),
+        ({"rank": -1}, "rank -1 of world_size 1"),
+    ],
+)
+def test_a_stream_that_cannot_be_is_refused_at_once(subwords: Subwords, arguments: dict, message: str) -> None:
+    """Fails, for each row of the table, when its check is taken out, or waits for the first batch."""
+    with pytest.raises(ValueError, match=message):
+        stream_batches(**{"pairs": TEXTS, "subwords": subwords, "max_tokens": 100} | arguments)
+
+
+@pytest.mark.parametrize(
+    ("texts", "arguments", "message"),
+    [
+        ([], {}, "no pairs for rank 0 of world_size 1"),
+        ([("", "")], {}, "no pairs for rank 0 of world_size 1"),
+        (TEXTS[:2], {"rank": 2, "world_size": 3}, "no pairs for rank 2 of world_size 3"),
+        (TEXTS, {"max_tokens": 5}, "a pair of [0-9]+ tokens.*max_tokens 5: cut it or raise it"),
+    ],
+)
+def test_a_stream_without_pairs_ends_with_an_error(
+    subwords: Subwords, texts: list, arguments: dict, message: str
+) -> None:
+    """Fails when an endless stream of nothing runs forever, and when a long pair breaks the budget."""
+    with pytest.raises(ValueError, match=message):
+        next(stream_batches(texts, subwords, **{"max_tokens": 100} | arguments))
+
+
+def test_an_iterator_will_do_for_one_epoch(subwords: Subwords) -> None:
+    """Fails when iterators are refused altogether."""
+    assert sum(map(len, streamed(iter(TEXTS), subwords, 100, epochs=1))) == len(TEXTS)
+
+
+@given(number=st.integers(0, 20), world_size=st.integers(1, 6))
+def test_shards_are_disjoint_and_complete(number: int, world_size: int) -> None:
+    """Fails when a remainder is dropped, and when shards are blocks of unequal size."""
+    shards = [list(shard(range(number), rank, world_size)) for rank in range(world_size)]
+    assert sorted(item for items in shards for item in items) == list(range(number))
+    sizes = [len(items) for items in shards]
+    assert sizes == sorted(sizes, reverse=True) and max(sizes) - min(sizes) <= 1
+
+
+# What test and training share ----------------------------------------------------------------------------------------
+
+
+def test_overlap_is_counted_by_side_and_by_pair() -> None:
+    """Fails when two halves of different training pairs count as one, and when case or punctuation tell apart."""
+    train = [("A dog.", "Ein Hund."), ("Two cats.", "Zwei Katzen."), ("...", "-")]
+    held_out = [
+        ("a  dog", "EIN HUND"),
+        ("a dog", "Ein Hund!"),
+        ("A dog", "Zwei Katzen"),
+        ("Two cats", "Zwei Kater"),
+        ("", "?"),
+    ]
+    assert count_overlap(iter(train), held_out) == Overlap(total=5, source=4, target=3, both=2)
+    assert count_overlap([], held_out) == Overlap(5, 0, 0, 0)
+
+
+def test_the_miniature_test_set_is_new() -> None:
+    """Fails when a sentence stands in two parts but for its punctuation."""
+    corpus = miniature_corpus(2000, 100)
+    assert count_overlap(corpus.train, corpus.test) == Overlap(100, 0, 0, 0)
+    assert count_overlap(corpus.train, corpus.train[:50]) == Overlap(50, 50, 50, 50)
+
+
 def test_a_batch_on_another_device() -> None:
     """Fails when one of its tensors stays behind."""
     moved = make_batch(LADDER[:2]).to("meta")
@@ -363,6 +684,7 @@ def test_pairs_with_an_empty_side_are_left_out(subwords: Subwords) -> None:
     [
         (lambda: make_batch([]), "a batch of no sentence pairs: expected at least one"),
         (lambda: next(token_batches([], 100)), "no pairs, expected at least one pair"),
+        (lambda: token_batches([([4], [4])], 10, rank=1), "rank 1 of world_size 1: expected a rank"),
         (lambda: next(token_batches([([4], [4] * 10)], 10)), "a pair of 11 tokens.*max_tokens 10: cut it or raise it"),
     ],
 )
