@@ -18,6 +18,7 @@ from annotated_transformer.optimization import (
     transformer_learning_rate,
     transformer_optimizer,
 )
+from annotated_transformer.transformer import Transformer, TransformerConfig
 
 
 @given(step=st.integers(1, 10**6), d_model=st.integers(1, 2048), warmup=st.integers(1, 10**5))
@@ -37,6 +38,46 @@ def test_adam_has_the_constants_of_the_paper() -> None:
     assert type(optimizer).__name__ == facts["name"]
     assert (*group["betas"], group["eps"]) == (facts["beta1"], facts["beta2"], facts["eps"])
     assert [tuple(parameter.shape) for parameter in group["params"]] == [(3, 2), (3,)]
+
+
+def test_adam_is_the_update_written_out() -> None:
+    """Equal to the update written out, over many steps. Fails without bias correction, and when betas are swapped."""
+    parameter = nn.Parameter(torch.tensor([1.0, -2.0], dtype=torch.float64))
+    optimizer = transformer_optimizer(nn.ParameterList([parameter]))
+    theta, m, v = parameter.detach().clone(), 0.0, 0.0
+    for step in range(1, 101):
+        rate = transformer_learning_rate(step, d_model=16, warmup_steps=10)
+        parameter.grad = torch.randn(2, dtype=torch.float64)
+        m, v = 0.9 * m + 0.1 * parameter.grad, 0.98 * v + 0.02 * parameter.grad**2
+        theta -= rate * (m / (1 - 0.9**step)) / ((v / (1 - 0.98**step)).sqrt() + 1e-9)
+        optimizer.param_groups[0]["lr"] = rate
+        optimizer.step()
+        assert_close(parameter.detach(), theta, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_dropout_has_the_sites_of_section_5_4_and_no_other(norm: str) -> None:
+    """Fails when a site is added, taken out or moved, and when anything but these sites draws random numbers."""
+    config = TransformerConfig(11, num_layers=2, d_model=8, d_ff=16, num_heads=2, norm=norm, max_length=6)
+    assert config.dropout == 0.1
+    model, names, states = Transformer(config).train(), [], [torch.get_rng_state()]
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Dropout):
+            assert module.p == 0.1
+            module.register_forward_pre_hook(lambda *_: states.append(torch.get_rng_state()))
+            module.register_forward_hook(lambda *_: states.append(torch.get_rng_state()))
+            module.register_forward_hook(lambda *_, name=name: names.append(name))
+    model(torch.ones(2, 5, dtype=torch.long), torch.ones(2, 4, dtype=torch.long))
+    states.append(torch.get_rng_state())
+    sublayers = {"encoder": ["self_attention", "feed_forward"]}
+    sublayers["decoder"] = ["self_attention", "cross_attention", "feed_forward"]
+    expected = []
+    for stack, parts in sublayers.items():
+        expected.append("dropout")
+        expected += [f"{stack}.layers.{i}.{part}_residual.dropout" for i in range(2) for part in parts]
+    assert names == expected
+    assert all(left.equal(right) for left, right in zip(states[::2], states[1::2], strict=True))
+    assert not any(left.equal(right) for left, right in zip(states[1::2], states[2::2], strict=False))
 
 
 @given(batch=sizes, m=sizes, vocabulary_size=st.integers(2, 9), smoothing=st.sampled_from([0.0, 0.1, 0.5]))
