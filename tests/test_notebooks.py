@@ -178,6 +178,13 @@ def test_imports_run_one_way():
         assert imported <= set(order[: order.index(module)]), f"{module} imports {imported}"
 
 
+@each_notebook
+def test_links_lead_to_chapters(path):
+    """Fails when a chapter links to one that does not exist (yet)."""
+    links = re.findall(r"\]\(([^)]+\.ipynb)\)", "\n".join(cells(path, "markdown")))
+    assert [link for link in links if not (path.parent / link).is_file()] == []
+
+
 def test_every_notebook_is_in_the_contents():
     """Fails when a notebook is missing from `_toc.yml`."""
     contents = (ROOT / "_toc.yml").read_text(encoding="utf-8")
