@@ -34,21 +34,21 @@ class SharedEmbedding(nn.Module):
         return F.linear(states, self.weight)
 
 # %% ../notebooks/05_embeddings_and_positions.ipynb #05-ffbe838b
-def positions_for(x: Tensor, table: Tensor) -> Tensor:
-    """The first n rows ``(n, d_model)`` of ``table`` ``(max_length, d_model)``, for ``x`` ``(batch, n, d_model)``.
+def positions_for(x: Tensor, table: Tensor, start: int = 0) -> Tensor:
+    """The rows ``(n, d_model)`` of ``table`` ``(max_length, d_model)`` for ``x`` ``(batch, n, d_model)``.
 
-    The positions of section 3.5, sinusoidal or learned.
+    The positions of section 3.5, sinusoidal or learned; ``start`` is that of the first vector of ``x``.
 
-    Raises ValueError where ``x`` is longer than the table, or not as wide.
+    Raises ValueError where ``x`` reaches beyond the table, or is not as wide.
     """
-    n, (max_length, d_model) = x.size(-2), table.shape
+    n, (max_length, d_model) = start + x.size(-2), table.shape
     if x.size(-1) != d_model:
         raise ValueError(f"x has shape {tuple(x.shape)}, expected (batch, n, {d_model}): build both with one d_model")
     if n > max_length:
         raise ValueError(
             f"a sequence of {n} tokens is longer than max_length {max_length}: cut it, or build the model for more"
         )
-    return table[:n]
+    return table[start:n]
 
 # %% ../notebooks/05_embeddings_and_positions.ipynb #05-49ff001d
 class SinusoidalPositionalEncoding(nn.Module):
@@ -68,9 +68,9 @@ class SinusoidalPositionalEncoding(nn.Module):
         table = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)  # (max_length, d_model)
         self.register_buffer("table", table.to(torch.get_default_dtype()), persistent=False)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """``(batch, n, d_model)`` to the same, each position with its encoding added."""
-        return x + positions_for(x, self.table)
+    def forward(self, x: Tensor, start: int = 0) -> Tensor:
+        """``(batch, n, d_model)`` to the same, each position with its encoding added, the first that of ``start``."""
+        return x + positions_for(x, self.table, start)
 
 # %% ../notebooks/05_embeddings_and_positions.ipynb #05-794cf636
 class LearnedPositionalEmbedding(nn.Module):
@@ -83,9 +83,9 @@ class LearnedPositionalEmbedding(nn.Module):
         super().__init__()
         self.table = nn.Parameter(torch.empty(max_length, d_model).normal_(std=math.sqrt(0.5)))
 
-    def forward(self, x: Tensor) -> Tensor:
-        """``(batch, n, d_model)`` to the same, each position with its embedding added.
+    def forward(self, x: Tensor, start: int = 0) -> Tensor:
+        """``(batch, n, d_model)`` to the same, each position with its embedding added, the first that of ``start``.
 
         Raises ValueError where ``x`` is longer than ``max_length``, or not ``d_model`` wide.
         """
-        return x + positions_for(x, self.table)
+        return x + positions_for(x, self.table, start)

@@ -93,13 +93,24 @@ class MultiHeadAttention(nn.Module):
         Raises ValueError or TypeError as ``check_multi_head_shapes`` does.
         """
         check_multi_head_shapes(self.d_model, query, key, value, mask)
+        return self.attend(query, *self.keys_and_values(key, value), mask, need_weights)
+
+    def keys_and_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Projected and cut into heads: ``(batch, num_heads, n_k, d_k)`` and ``(batch, num_heads, n_k, d_v)``."""
+        return (
+            split_heads(self.key_projection(key), self.num_heads),
+            split_heads(self.value_projection(value), self.num_heads),
+        )
+
+    def attend(
+        self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None, need_weights: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        """As ``forward``, from what ``keys_and_values`` made: whoever keeps that need not compute it again."""
         if mask is not None and mask.dim() == 3:
             mask = mask.unsqueeze(1)  # (batch, 1, 1 or n_q, n_k): the same mask for each head
-        query = split_heads(self.query_projection(query), self.num_heads)  # (batch, num_heads, n_q, d_k)
-        key = split_heads(self.key_projection(key), self.num_heads)  # (batch, num_heads, n_k, d_k)
-        value = split_heads(self.value_projection(value), self.num_heads)  # (batch, num_heads, n_k, d_v)
+        queries = split_heads(self.query_projection(query), self.num_heads)  # (batch, num_heads, n_q, d_k)
         if need_weights:
-            heads, attention_weights = scaled_dot_product_attention(query, key, value, mask)
+            heads, attention_weights = scaled_dot_product_attention(queries, keys, values, mask)
         else:
-            heads, attention_weights = F.scaled_dot_product_attention(query, key, value, attn_mask=mask), None
+            heads, attention_weights = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask), None
         return self.output_projection(merge_heads(heads)), attention_weights

@@ -120,6 +120,11 @@ class TransformerConfig:
         return cls(vocabulary_size, num_layers=2, d_model=128, d_ff=512, num_heads=4, max_length=256)
 
     @classmethod
+    def small(cls, vocabulary_size: int) -> "TransformerConfig":
+        """A model for hours on a laptop: 4 + 4 layers, d_model 256."""
+        return cls(vocabulary_size, num_layers=4, d_model=256, d_ff=1024, num_heads=4, max_length=256)
+
+    @classmethod
     def table_3(cls, row: str, vocabulary_size: int = 37000) -> "TransformerConfig":
         """The model of one row of table 3: "base", "A1" to "E", or "big" (ValueError for any other row)."""
         return cls(vocabulary_size, **table_3_choices(row))
@@ -219,10 +224,12 @@ class Transformer(nn.Module):
             if parameter.dim() > 1:  # the matrices; the shared embedding keeps its own start
                 nn.init.xavier_uniform_(parameter)
 
-    def embed(self, tokens: Tensor) -> Tensor:
-        """Token ids ``(batch, n)`` to scaled embeddings plus positions, with dropout: ``(batch, n, d_model)``."""
+    def embed(self, tokens: Tensor, start: int = 0) -> Tensor:
+        """Token ids ``(batch, n)`` to scaled embeddings plus positions, with dropout: ``(batch, n, d_model)``.
+
+        The first token stands at position ``start``."""
         check_tokens("tokens", tokens, self.config.vocabulary_size)
-        return self.dropout(self.positions(self.embedding(tokens)))
+        return self.dropout(self.positions(self.embedding(tokens), start))
 
     def encode(self, source: Tensor) -> Tensor:
         """Source ids ``(batch, n)`` to the memory ``(batch, n, d_model)``."""

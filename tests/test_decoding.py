@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from annotated_transformer.decoding import greedy_search, up_to_end
+from annotated_transformer.decoding import beam_search, greedy_search, up_to_end
 from annotated_transformer.subwords import BOS_ID, EOS_ID, PAD_ID
 from annotated_transformer.transformer import Transformer, TransformerConfig
 
@@ -39,19 +39,19 @@ class Copier(nn.Module):
 def test_each_sentence_ends_at_its_own_end(rows: list[list[int]]) -> None:
     """Fails when words go on after the end, and when the search goes on after all have ended."""
     model = Copier()
-    assert greedy_search(model, rectangle([[*row, EOS_ID] for row in rows])) == rows
+    assert greedy_search(model, rectangle([[*row, EOS_ID] for row in rows]), cache=False) == rows
     assert model.steps == max(len(row) for row in rows) + 1
 
 
 @given(rows=rows, extra=st.integers(0, 4))
 def test_a_sentence_without_end_is_as_long_as_its_source_and_a_bit(rows: list[list[int]], extra: int) -> None:
     """Fails when the limit is that of the longest source in the batch, or one word short."""
-    assert [len(said) for said in greedy_search(Copier(), rectangle(rows), extra)] == [len(row) + extra for row in rows]
+    assert [len(said) for said in greedy_search(Copier(), rectangle(rows), extra, cache=False)] == [len(row) + extra for row in rows]
 
 
 def test_the_model_sets_the_last_limit() -> None:
     """Fails when ``max_length`` is not looked at: the positions would run out."""
-    assert [len(said) for said in greedy_search(Copier(max_length=5), rectangle([[7, 8, 9]]))] == [5]
+    assert [len(said) for said in greedy_search(Copier(max_length=5), rectangle([[7, 8, 9]]), cache=False)] == [5]
     config = TransformerConfig(VOCABULARY_SIZE, 1, 8, 16, 2, max_length=6)
     [said] = greedy_search(Transformer(config), torch.tensor([[5, 6, 7]]))
     assert len(said) <= 6
@@ -114,3 +114,47 @@ def test_bad_sources_are_named(source: Tensor, message: str) -> None:
     """Fails when the model's own checks are passed by."""
     with pytest.raises(ValueError, match=message):
         greedy_search(small(), source)
+
+
+def exhaustive(model: Transformer, source: Tensor, alpha: float, extra_length: int) -> list[tuple[float, list[int]]]:
+    """Every sentence that ends within the limit, best first: the search without a search."""
+    limit = source.size(1) + extra_length
+    every, open_ids = [], [([], 0.0)]
+    for length in range(1, limit + 1):
+        nexts = []
+        for ids, log_p in open_ids:
+            logits = model.eval()(source, torch.tensor([[BOS_ID, *ids]]))[0, -1].detach()
+            logits[[PAD_ID, BOS_ID]] = -torch.inf
+            for word, p in enumerate(logits.log_softmax(dim=-1).tolist()):
+                if word == EOS_ID:
+                    every.append(((log_p + p) / ((5 + length) / 6) ** alpha, ids))
+                elif p > -1e9:
+                    nexts.append(([*ids, word], log_p + p))
+        open_ids = nexts
+    return sorted(every, key=lambda pair: -pair[0])
+
+
+def test_a_beam_as_wide_as_the_search_space_finds_the_best_of_all() -> None:
+    for seed in range(6):
+        torch.manual_seed(seed)
+        model = Transformer(TransformerConfig(7, 1, 8, 16, 2, positions="learned", max_length=40))
+        torch.nn.init.normal_(model.positions.table, std=8.0)
+        source = torch.tensor([[4, 5]])
+        for alpha in (0.0, 0.6, 2.0):
+            best = exhaustive(model, source, alpha, 2)[0]
+            [[first, *_]] = beam_search(model, source, beam_size=5**4, alpha=alpha, extra_length=2)
+            assert first.ids == best[1] and first.score == pytest.approx(best[0], abs=1e-4)
+
+
+@given(rows=rows, seed=seeds, beam_size=st.integers(1, 5), alpha=st.sampled_from([0.0, 0.6, 1.5]))
+def test_cache_and_batch_change_nothing(rows: list[list[int]], seed: int, beam_size: int, alpha: float) -> None:
+    model, source = small(seed), rectangle(rows)
+    together = beam_search(model, source, beam_size, alpha, extra_length=3)
+    plain = beam_search(model, source, beam_size, alpha, extra_length=3, cache=False)
+    alone = [beam_search(model, rectangle([row]), beam_size, alpha, extra_length=3)[0] for row in rows]
+    for other in (plain, alone):
+        assert [[h.ids for h in hs] for hs in together] == [[h.ids for h in hs] for hs in other]
+        for ours, theirs in zip(sum(together, []), sum(other, []), strict=True):
+            assert ours.score == pytest.approx(theirs.score, abs=1e-4)
+    if beam_size == 1:
+        assert [hs[0].ids for hs in together] == greedy_search(model, source, extra_length=3)
