@@ -228,7 +228,7 @@ def interruptible() -> Iterator[list[int]]:
         for number, handler in zip(signals, before, strict=True):
             signal.signal(number, handler)
 
-# %% ../notebooks/11_training.ipynb #11-0efd74d0
+# %% ../notebooks/11_training.ipynb #11-4b58e171
 class Trainer:
     """A run that can be interrupted: a model, its optimizer, a log and checkpoints in ``folder`` (section 5.2).
 
@@ -238,7 +238,7 @@ class Trainer:
     def __init__(self, model: nn.Module, config: TrainingConfig, folder: Path | str, facts: dict | None = None) -> None:
         self.model, self.config, self.folder, self.facts = model, config, Path(folder), facts or {}
         self.optimizer = transformer_optimizer(model)
-        self.step, self.tokens, self.seconds = 0, 0, 0.0
+        self.step, self.tokens, self.seconds, self.cpu_seconds = 0, 0, 0.0, 0.0
         self.rank, self.workers = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
 
     def log(self, **entry: float) -> None:
@@ -251,7 +251,8 @@ class Trainer:
         tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
         for number, state in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{number}.{name}": tensor for name, tensor in state.items()}
-        progress = {"step": self.step, "tokens": self.tokens, "seconds": round(self.seconds, 1)}
+        progress = {"step": self.step, "tokens": self.tokens}
+        progress |= {"seconds": round(self.seconds, 1), "cpu_seconds": round(self.cpu_seconds, 1)}
         save_tensors(self.folder / f"step-{self.step:08}", tensors, self.facts | progress)
         for path in find_checkpoints(self.folder)[: -self.config.keep]:
             path.with_suffix(".json").unlink()
@@ -272,7 +273,7 @@ class Trainer:
             groups = self.optimizer.state_dict()["param_groups"]
             self.optimizer.load_state_dict({"state": state, "param_groups": groups})
             kept = self.step = facts["step"]
-            self.tokens, self.seconds = facts["tokens"], facts["seconds"]
+            self.tokens, self.seconds, self.cpu_seconds = facts["tokens"], facts["seconds"], facts["cpu_seconds"]
         log = self.folder / "log.jsonl"
         if log.exists() and self.rank == 0:  # what was logged after the checkpoint will be logged again
             lines = [line for line in log.read_text().splitlines() if line.endswith("}")]
@@ -293,7 +294,7 @@ class Trainer:
             total=config.steps, initial=self.step, unit="step", mininterval=1.0, disable=self.rank > 0 or None
         )
         self.folder.mkdir(parents=True, exist_ok=True)
-        before = self.seconds - time.perf_counter()
+        clocks = self.seconds - time.perf_counter(), self.cpu_seconds - time.process_time()
         with progress, interruptible() as received:
             while self.step < config.steps:
                 self.model.train()
@@ -306,7 +307,7 @@ class Trainer:
                 progress.update()
                 progress.set_postfix(loss=f"{loss:.3f}", refresh=False)
                 self.tokens += sum(batch.tokens for batch in group)
-                self.seconds = before + time.perf_counter()
+                self.seconds, self.cpu_seconds = clocks[0] + time.perf_counter(), clocks[1] + time.process_time()
                 if self.step % config.log_every == 0 and self.rank == 0:
                     self.log(loss=loss, tokens=self.tokens, seconds=round(self.seconds, 1))
                 asked = torch.tensor([bool(received) or self.seconds >= 60 * minutes], dtype=torch.int, device=device)
@@ -314,7 +315,6 @@ class Trainer:
                 if stop or self.step == config.steps or self.step % config.save_every == 0:
                     if self.rank == 0:
                         self.log(validation_perplexity=perplexity(self.model, validation))
-                        self.seconds = before + time.perf_counter()
                         self.save()
                 if stop:
                     break
