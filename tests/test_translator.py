@@ -1,0 +1,181 @@
+"""Chapter 14: text to text, records, and the cost of table 2."""
+
+import json
+import re
+from collections.abc import Iterator
+from itertools import count, islice
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from annotated_transformer.subwords import Subwords, train_subwords
+from annotated_transformer.transformer import Transformer, TransformerConfig, count_parameters
+from annotated_transformer.translator import (
+    PRETRAINED,
+    Translator,
+    attention_of,
+    read_line,
+    read_record,
+    scores_by_length,
+    training_flops,
+    translate_lines,
+)
+
+
+@pytest.fixture(scope="module")
+def small(subwords: Subwords) -> Translator:
+    """A translator that has learned nothing and ends its sentences early."""
+    torch.manual_seed(1)
+    config = TransformerConfig(len(subwords), 1, 16, 32, 2, max_length=24)
+    return Translator(Transformer(config), subwords, {"seed": 1})
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Translator:
+    """The translator that the package brings."""
+    return Translator.load()
+
+
+def test_as_many_lines_come_out_as_go_in(small: Translator) -> None:
+    """Fails when an empty line is skipped, a line is answered twice, or one line's text lands on another."""
+    lines = ["", "the dog", "   ", "\x00", "\u2028", "a " * 100, "犬", "the old woman sees the dog", "\t\r"]
+    together = list(small.translate(lines))
+    assert len(together) == len(lines)
+    for line, translation in zip(lines, together, strict=True):
+        assert translation == next(small.translate([line]))
+        assert not re.search(r"[\n\r\v\f\u2028\u2029]", translation.text)
+    assert together[0].text == together[2].text == "" and together[0].target_ids == []
+
+
+@given(st.lists(st.text(max_size=30), max_size=6))
+def test_any_text_gives_one_line_each(subwords: Subwords, lines: list[str]) -> None:
+    """Fails when some character stops the translator, and when a translation has more than one line."""
+    torch.manual_seed(0)
+    model = Transformer(TransformerConfig(len(subwords), 1, 8, 16, 2, max_length=12)).eval()
+    translations = translate_lines(model, subwords, lines, beam_size=2)
+    assert len(translations) == len(lines)
+    assert all(len(translation.text.splitlines()) <= 1 for translation in translations)
+
+
+def test_a_long_line_is_cut_and_said(small: Translator, subwords: Subwords) -> None:
+    """Fails when the end token finds no place, and when a line that fits gets a note."""
+    ids = subwords.encode("the dog sees a cat")
+    assert read_line("the dog sees a cat", subwords, len(ids) + 1) == (ids, "")
+    cut, note = read_line("the dog sees a cat", subwords, len(ids))
+    assert cut == ids[:-1] and note == f"cut from {len(ids)} to {len(ids) - 1} tokens"
+    [translation] = small.translate(["dog " * 10_000])
+    assert len(translation.source_ids) == 23 and "to 23 tokens" in translation.note
+
+
+def test_no_more_lines_are_read_than_the_buffer_holds(small: Translator) -> None:
+    """Fails when the whole input is read first: an endless one would never be answered."""
+    taken = []
+
+    def endless() -> Iterator[str]:
+        for number in count():
+            taken.append(number)
+            yield "a dog"
+
+    assert len(list(islice(small.translate(endless(), beam_size=1, buffer_size=5), 7))) == 7
+    assert len(taken) == 10
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_what_is_saved_is_loaded(small: Translator, tmp_path: Path, half: bool) -> None:
+    """Fails when a weight is lost or not rounded to 16 bits alone, and when the facts stay behind."""
+    small.save(tmp_path, half)
+    loaded = Translator.load(tmp_path)
+    assert loaded.facts["seed"] == 1 and loaded.model.config == small.model.config and not loaded.model.training
+    for name, weight in small.model.state_dict().items():
+        expected = weight.half().float() if half else weight
+        torch.testing.assert_close(loaded.model.state_dict()[name], expected, atol=0, rtol=0)
+    assert next(loaded.translate(["the dog"])).source_ids == next(small.translate(["the dog"])).source_ids
+
+
+def test_another_vocabulary_is_refused(small: Translator, text: list[str], tmp_path: Path) -> None:
+    """Fails when only the size is compared, or nothing."""
+    with pytest.raises(ValueError, match=r"the vocabulary has 340 tokens, the model 360"):
+        Translator(small.model, train_subwords(text, 340))
+    small.save(tmp_path)
+    train_subwords(text[:150], len(small.subwords)).save(tmp_path / "subwords.model")
+    with pytest.raises(ValueError, match="not the one that its model was trained with"):
+        Translator.load(tmp_path)
+
+
+def test_a_damaged_folder_is_named(small: Translator, tmp_path: Path) -> None:
+    """Fails when a missing or damaged file gives weights all the same."""
+    with pytest.raises(FileNotFoundError, match=r"model\.safetensors is not there"):
+        Translator.load(tmp_path)
+    small.save(tmp_path)
+    content = bytearray((tmp_path / "model.safetensors").read_bytes())
+    content[-5] ^= 1
+    (tmp_path / "model.safetensors").write_bytes(content)
+    with pytest.raises(ValueError, match="damaged"):
+        Translator.load(tmp_path)
+
+
+def test_attention_rows_add_up_to_one(small: Translator) -> None:
+    """Also for a line without text. Fails when the target is not what the decoder read."""
+    for line in ("the dog sees a cat", "", "dog " * 100):
+        looked = attention_of(small, next(small.translate([line])))
+        m, n = len(looked["target"]), len(looked["source"])
+        assert looked["target"][0] == "<s>" and looked["source"][-1] == "</s>"
+        assert len(looked["weights"]) == 3
+        cross = torch.tensor(looked["weights"]["decoder.layers.0.cross_attention"])
+        assert cross.shape == (2, m, n)
+        torch.testing.assert_close(cross.sum(-1), torch.ones(2, m))
+
+
+def test_scores_by_length_cover_every_sentence_once() -> None:
+    """Fails when a class takes the wrong end of its range."""
+    sources = ["w " * n for n in range(1, 31)]
+    rows = scores_by_length(sources, ["a b c d e"] * 30, ["a b c d e"] * 29 + ["z"], upper=(8, 20))
+    assert [(row["words"], row["sentences"]) for row in rows] == [([1, 8], 8), ([9, 20], 12), ([21, None], 10)]
+    assert rows[0]["bleu"] == 100 > rows[2]["bleu"] and rows[0]["length_ratio"] == 1 < rows[2]["length_ratio"]
+    assert scores_by_length([], [], []) == []
+
+
+def test_table_2_is_time_times_machines() -> None:
+    """Fails when hours are taken for seconds or the prefix is wrong."""
+    assert training_flops(12, 8, 9.5) == pytest.approx(3.28e18, rel=0.01)
+    assert training_flops(84, 8, 9.5) == pytest.approx(2.3e19, rel=0.01)
+
+
+def test_an_unknown_record_is_named_with_those_there_are() -> None:
+    """Fails when the error says nothing of the way out."""
+    with pytest.raises(ValueError, match=r"'nothing' is no record: expected one of .*multi30k_en_de"):
+        read_record("nothing")
+
+
+def test_the_shipped_translator_is_small_and_translates(shipped: Translator) -> None:
+    """Fails when the weights are of another run than the vocabulary, or take more than 7 MB."""
+    assert sum(path.stat().st_size for path in PRETRAINED.iterdir()) <= 7_000_000
+    assert count_parameters(shipped.model) <= 3_000_000
+    [translation] = shipped.translate(["Two dogs are playing in the snow."])
+    assert translation.text == "Zwei Hunde spielen im Schnee."
+
+
+@pytest.mark.parametrize("language", ["de", "fr"])
+def test_a_record_has_its_provenance(language: str) -> None:
+    """Fails when a record lacks what is needed to make it again, or a score its signature."""
+    record = read_record(f"multi30k_en_{language}")
+    assert record["command"].startswith("annotated-transformer train") and "/" not in record["command"]
+    for name in ("seed", "commit", "versions", "hardware", "date", "seconds", "cpu_seconds", "averaged", "evaluation"):
+        assert record[name] is not None
+    assert record["parameters"] <= 3_000_000 and record["cpu_seconds"] <= 90 * 60
+    assert all(re.match(r"nrefs:1\|", score["signature"]) for score in record["scores"].values())
+    assert record["evaluation"]["beam"] == 4 and record["evaluation"]["alpha"] == 0.6
+    assert record["evaluation"]["sentences"] == 1000 == sum(row["sentences"] for row in record["scores_by_length"])
+
+
+def test_the_model_card_gives_the_scores_of_the_record() -> None:
+    """Fails when a number in the card is not that of the run."""
+    card = (PRETRAINED / "README.md").read_text(encoding="utf-8")
+    scores = read_record("multi30k_en_de")["scores"]
+    for name in ("bleu", "chrf", "bleu_moses_lower_case"):
+        assert f"{scores[name]['score']:.2f}" in card and scores[name]["signature"] in card
+    facts = json.loads((PRETRAINED / "model.json").read_text(encoding="utf-8"))
+    assert facts["commit"] == read_record("multi30k_en_de")["commit"]
