@@ -10,7 +10,7 @@ __all__ = ['SETTINGS', 'EXAMPLES', 'PARTS', 'TWO_FILES', 'PRESETS', 'FIELD_HELP'
            'batches_of', 'way_on', 'say_what_next', 'save_run', 'train_worker', 'train', 'average', 'decoded_lines',
            'search_options', 'load_translator', 'translate', 'check_languages', 'moses_references', 'evaluate']
 
-# %% ../notebooks/A_command_line.ipynb #A-4f37bc15
+# %% ../notebooks/A_command_line.ipynb #A-2bc07f9c
 import json
 import math
 import platform
@@ -18,7 +18,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, fields, replace
@@ -521,12 +520,10 @@ def average(run: Path, translator: Path, last: int, half: bool) -> None:
     Translator(model, Subwords.load(run / "subwords.model"), facts).save(translator, half)
     click.echo(f"{translator}: the average of {last} checkpoints, up to step {facts['step']:,}", err=True)
 
-# %% ../notebooks/A_command_line.ipynb #A-facc94ae
+# %% ../notebooks/A_command_line.ipynb #A-7dd5c9f3
 def decoded_lines(lines: Iterable[bytes]) -> Iterator[str]:
     """Each line as text; bytes that are no UTF-8 are replaced, and said on standard error."""
     for number, line in enumerate(lines, start=1):
-        if number == 1:
-            line = line.removeprefix(BOM_UTF8)
         try:
             yield line.decode()
         except UnicodeDecodeError as error:
