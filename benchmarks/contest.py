@@ -1,0 +1,75 @@
+"""What the benchmarks share: contestants take turns, a small table, a record that says where its numbers come from."""
+
+import json
+import os
+import shlex
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+import torch
+
+import annotated_transformer
+from annotated_transformer.cli import describe_run
+
+RECORDS = Path(annotated_transformer.__file__).with_name("records")
+
+threads_option = click.option("--threads", type=click.IntRange(1), default=2, show_default=True, help="CPU threads.")
+rounds_option = click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Turns of each.")
+record_option = click.option("--record", is_flag=True, help=f"Write {RECORDS.name}/benchmark_NAME.json of the package.")
+
+
+def take_turns(
+    contestants: dict[str, Callable[[], float]], rounds: int, warm_up: bool = True
+) -> dict[str, list[float]]:
+    """What each contestant measures, ``rounds`` times, in turn: A B C A B C ...
+
+    In turn, because a machine that other work slows down for a while then slows them all. With ``warm_up``, a round
+    before the first is not counted.
+    """
+    if warm_up:
+        for measure in contestants.values():
+            measure()
+    results: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(rounds):
+        for name, measure in contestants.items():
+            results[name].append(measure())
+    return results
+
+
+def median_ratio(values: Sequence[float], others: Sequence[float]) -> float:
+    """The median, over the rounds, of one contestant's value divided by another's in the same round."""
+    return statistics.median(value / other for value, other in zip(values, others, strict=True))
+
+
+def summary(values: Sequence[float]) -> dict:
+    """Median and spread of the rounds."""
+    rounded = [float(f"{value:.4g}") for value in values]
+    return {"median": statistics.median(rounded), "lowest": min(rounded), "highest": max(rounded), "rounds": rounded}
+
+
+def show(unit: str, results: dict[str, list[float]]) -> None:
+    """Print a table: a row for each contestant, median and spread over the rounds."""
+    width = max(len(name) for name in results)
+    click.echo(f"{'':{width}}  {'median':>10}  {'lowest':>10}  {'highest':>10}   {unit}")
+    for name, values in results.items():
+        click.echo(f"{name:{width}}  {statistics.median(values):10,.5g}  {min(values):10,.5g}  {max(values):10,.5g}")
+
+
+def write_record(name: str, facts: dict, seed: int) -> None:
+    """Write ``facts`` and their provenance to ``records/benchmark_NAME.json`` of the package."""
+    command = shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
+    load = [round(number, 2) for number in os.getloadavg()]  # of 1, 5 and 15 minutes: was the machine quiet?
+    provenance = describe_run(torch.device("cpu"), seed) | {"command": command, "load_average": load}
+    path = RECORDS / f"benchmark_{name}.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(facts | provenance, indent=1) + "\n", encoding="utf-8")
+    click.echo(f"wrote {path}", err=True)
+
+
+def peak_memory(process: int | str = "self") -> float:
+    """The most memory that a process has held at once since it started its program, in MiB (Linux only)."""
+    status = Path(f"/proc/{process}/status").read_text()
+    return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM"))
