@@ -53,7 +53,7 @@ from annotated_transformer.training import (
     workers,
 )
 from .transformer import Transformer, TransformerConfig, count_parameters
-from .translator import PRETRAINED, Translator
+from .translator import PRETRAINED, Translator, attention_of, scores_by_length
 
 # %% ../notebooks/A_command_line.ipynb #A-bacdf0dd
 class Failure(click.ClickException):
@@ -516,7 +516,9 @@ def average(run: Path, translator: Path, last: int, half: bool) -> None:
     weights, facts = average_checkpoints(paths[-last:])
     model = Transformer(configs_of(facts)[0])
     load_weights(model, weights, run)
+    lines = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
     facts |= {"averaged": [path.name for path in paths[-last:]]}
+    facts |= {"history": [line for line in lines if "validation_perplexity" in line and line["step"] <= facts["step"]]}
     Translator(model, Subwords.load(run / "subwords.model"), facts).save(translator, half)
     click.echo(f"{translator}: the average of {last} checkpoints, up to step {facts['step']:,}", err=True)
 
@@ -576,7 +578,7 @@ def translate(
             if translation.note:
                 click.echo(f"line {number:,}: {translation.note}", err=True)
             if file:
-                entry = {"translation": translation.text} | translator.attention(translation)
+                entry = {"translation": translation.text} | attention_of(translator, translation)
                 file.write(("\n" if number == 1 else ",\n") + json.dumps(entry, ensure_ascii=False))
         if file:
             file.write("\n]\n")
@@ -620,5 +622,6 @@ def evaluate(
     scores = score(hypotheses, [reference for _, reference in pairs], moses, languages[1])
     evaluation = {"command": shlex.join(["annotated-transformer", *sys.argv[1:]]), "part": part}
     evaluation |= {"sentences": len(pairs), "beam": beam, "alpha": alpha, "decoding_seconds": seconds}
-    record = {"scores": scores, "evaluation": evaluation} | translator.facts
+    by_length = scores_by_length([source for source, _ in pairs], hypotheses, [reference for _, reference in pairs])
+    record = {"scores": scores, "scores_by_length": by_length, "evaluation": evaluation} | translator.facts
     click.echo(json.dumps(record, indent=1, ensure_ascii=False))

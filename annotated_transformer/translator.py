@@ -99,10 +99,13 @@ class Translator:
     def load(cls, folder: Path | str = PRETRAINED) -> "Translator":
         """Read what ``save`` wrote; by default the book's own. FileNotFoundError or ValueError name what is wrong."""
         tensors, facts = load_tensors(Path(folder) / "model")
-        model = Transformer(TransformerConfig(**facts["model"]))
+        try:
+            config, digest = TransformerConfig(**facts["model"]), facts["subwords_sha256"]
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{folder}/model.json describes no translator ({error}): make it with average") from error
+        model, subwords = Transformer(config), Subwords.load(Path(folder) / "subwords.model")
         load_weights(model, {name: tensor.float() for name, tensor in tensors.items()}, Path(folder) / "model")
-        subwords = Subwords.load(Path(folder) / "subwords.model")
-        if hashlib.sha256(subwords.model).hexdigest() != facts["subwords_sha256"]:
+        if hashlib.sha256(subwords.model).hexdigest() != digest:
             raise ValueError(
                 f"the vocabulary in {folder} is not the one that its model was trained with: copy both again"
             )
