@@ -159,6 +159,7 @@ def test_bootstrap_fields() -> None:
     result = paired_bootstrap(first, second, references, samples=400)
     assert math.isclose(result.difference, bleu(second, references) - bleu(first, references))
     assert math.isclose(result.mean, result.differences.mean()) and len(result.differences) == 400
+    assert abs(result.mean - result.difference) < (result.high - result.low) / 4 < abs(result.difference)
     inside = (result.differences >= result.low) & (result.differences <= result.high)
     assert abs(inside.mean() - 0.95) < 0.01
     assert result.wins == (result.differences > 0).mean()
