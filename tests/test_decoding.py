@@ -220,7 +220,7 @@ def test_a_beam_as_wide_as_the_search_space_finds_the_best_of_all(seed: int) -> 
 
 @given(rows=rows, seed=seeds, beam_size=st.integers(1, 5), alpha=st.sampled_from([0.0, 0.6, 1.5]))
 def test_stopping_early_never_changes_the_best(rows: list[list[int]], seed: int, beam_size: int, alpha: float) -> None:
-    """Fails when the bound is too tight, such as the penalty of the present length instead of the longest."""
+    """Fails when a sentence is given up while an open hypothesis of it is still on the way to the best score."""
 
     class Patient(OpenHypotheses):
         """Goes on to the limit: nothing that has ended is good enough."""
@@ -282,3 +282,20 @@ def test_hypotheses_are_sorted_differ_and_carry_their_own_score(
                 length == ended[1] or length == len(rows[i]) + 3
             )
             assert h.score == pytest.approx(log_p / ((5 + length) / 6) ** 0.6, abs=1e-3)
+
+
+class LateWinner(Copier):
+    """It may end at once (0.4), or say 5 (0.35) and then surely 5, 5 and the end: less likely, but longer."""
+
+    def decode(self, target: Tensor, memory: Tensor, source: Tensor) -> Tensor:
+        p = torch.full((*target.shape, VOCABULARY_SIZE), 1e-9)
+        p[:, 0, [EOS_ID, 5, 6]] = torch.tensor([0.4, 0.35, 0.25])
+        p[:, 1:, 5] = 1.0
+        p[:, 3:, 5], p[:, 3:, EOS_ID] = 1e-9, 1.0
+        return p.log()
+
+
+def test_an_open_hypothesis_that_can_still_win_is_waited_for() -> None:
+    """Fails when the bound divides by the penalty of the present length: the short one has the better score then."""
+    [[best, *others]] = beam_search(LateWinner(), torch.tensor([[7]]), 2, 0.6, extra_length=5, cache=False)
+    assert best.ids == [5, 5, 5] and others[0].ids == []
