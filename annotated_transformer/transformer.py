@@ -120,11 +120,6 @@ class TransformerConfig:
         return cls(vocabulary_size, num_layers=2, d_model=128, d_ff=512, num_heads=4, max_length=256)
 
     @classmethod
-    def small(cls, vocabulary_size: int) -> "TransformerConfig":
-        """A model for hours on a laptop: 4 + 4 layers, d_model 256."""
-        return cls(vocabulary_size, num_layers=4, d_model=256, d_ff=1024, num_heads=4, max_length=256)
-
-    @classmethod
     def table_3(cls, row: str, vocabulary_size: int = 37000) -> "TransformerConfig":
         """The model of one row of table 3: "base", "A1" to "E", or "big" (ValueError for any other row)."""
         return cls(vocabulary_size, **table_3_choices(row))
