@@ -56,7 +56,7 @@ def main(
     data: Path, run: Path, parameters: int, minutes: float, max_tokens: int, warmup_steps: int, peak: float,
     dropout: float, last: int, record: bool, threads: int,
 ) -> None:  # fmt: skip
-    """Train the recurrent translator on DATA, which annotated-transformer prepare wrote, and score it on the test part."""
+    """Train the recurrent translator on DATA, which annotated-transformer prepare wrote, and score it on its test."""
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     subwords = Subwords.load(data / "subwords.model")
