@@ -48,24 +48,43 @@ def test_wheel_holds_modules_and_data(wheel):
         "paper/facts.json",
         "book.mplstyle",
         "py.typed",
+        "pretrained/multi30k-en-de/README.md",
+        "records/multi30k_en_de.json",
     ):
         assert f"annotated_transformer/{name}" in names
     assert not [name for name in names if name.endswith(".ipynb") or "tests/" in name]
 
 
-def test_wheel_runs_a_forward_pass_alone(wheel, tmp_path):
-    """Fails when a module needs a file that only the checkout has."""
-    site = tmp_path / "site"
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site, wheel]
+@pytest.fixture(scope="module")
+def site(wheel, tmp_path_factory) -> Path:
+    """A folder into which the wheel alone was installed."""
+    folder = tmp_path_factory.mktemp("site")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", folder, wheel]
     subprocess.run(pip, check=True)
+    return folder
+
+
+def run_with(site: Path, folder: Path, *arguments: str, stdin: str = "") -> str:
+    """What Python prints in an empty ``folder``, with nothing of the checkout in sight."""
+    command = [sys.executable, *arguments]
+    environment = {"PYTHONPATH": str(site)}
     run = subprocess.run(
-        [sys.executable, "-c", FORWARD],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(site)},
-        capture_output=True,
-        text=True,
-        check=True,
+        command, cwd=folder, env=environment, input=stdin, capture_output=True, text=True, check=True, encoding="utf-8"
     )
-    path, version, *shape = run.stdout.split()
+    return run.stdout
+
+
+def test_wheel_runs_a_forward_pass_alone(site, tmp_path):
+    """Fails when a module needs a file that only the checkout has."""
+    path, version, *shape = run_with(site, tmp_path, "-c", FORWARD).split()
     assert Path(path).is_relative_to(site)
     assert version == annotated_transformer.__version__ and shape == ["2", "4", "50"]
+
+
+def test_wheel_translates_alone(site, tmp_path):
+    """Fails when the trained translator is left out of the wheel, or looks for something beside it."""
+    text = run_with(
+        site, tmp_path, "-m", "annotated_transformer", "translate", stdin="Two dogs play.\n\nA man sleeps.\n"
+    )
+    first, empty, last = text.splitlines()
+    assert first.startswith("Zwei Hunde") and empty == "" and last == "Ein Mann schläft."
