@@ -87,4 +87,4 @@ def test_wheel_translates_alone(site, tmp_path):
         site, tmp_path, "-m", "annotated_transformer", "translate", stdin="Two dogs play.\n\nA man sleeps.\n"
     )
     first, empty, last = text.splitlines()
-    assert first.startswith("Zwei Hunde") and empty == "" and last == "Ein Mann schläft."
+    assert first.startswith("Zwei Hunde") and empty == "" and last.startswith("Ein Mann schläft")
