@@ -6,7 +6,7 @@
 __all__ = ['SETTINGS', 'EXAMPLES', 'PARTS', 'TWO_FILES', 'SMALL', 'PRESETS', 'FIELD_HELP', 'Failure', 'Commands', 'main',
            'write_corpus', 'load_named', 'learn_subwords', 'count_all', 'prepare', 'read_facts', 'read_corpus',
            'pairs_of', 'preset_values', 'FieldOption', 'SectionedCommand', 'field_options', 'machine_options',
-           'use_machine', 'chosen', 'current_commit', 'cpu_name', 'describe_run', 'configs_of', 'begun_run',
+           'use_machine', 'chosen', 'configs_of', 'current_commit', 'cpu_name', 'describe_run', 'begun_run',
            'resumed_run', 'batches_of', 'way_on', 'say_what_next', 'save_run', 'train_worker', 'train', 'average',
            'decoded_lines', 'search_options', 'load_translator', 'translate', 'check_languages', 'moses_references',
            'evaluate']
@@ -63,7 +63,7 @@ class Failure(click.ClickException):
 
     exit_code = 2
 
-# %% ../notebooks/A_command_line.ipynb #A-3e774902
+
 class Commands(click.Group):
     """Commands, listed in the order of use, that turn the library's errors into a ``Failure``."""
 
@@ -153,7 +153,7 @@ def write_corpus(corpus: Corpus, data: Path) -> dict[str, list[str]]:
             write_atomically(data / name, "".join(f"{line}\n" for line in side).encode())
     return names
 
-# %% ../notebooks/A_command_line.ipynb #A-d3bbd5bf
+
 def load_named(corpus: str, source: str, target: str) -> Corpus:
     """The corpus of that name; ValueError where it has not these two languages."""
     if source == target:
@@ -170,7 +170,7 @@ def learn_subwords(pairs: ParallelFiles, count: int, vocabulary_size: int, sampl
     spread = islice(pairs, 0, None, math.ceil(count / sample))
     return train_subwords((text for pair in spread for text in pair), vocabulary_size)
 
-# %% ../notebooks/A_command_line.ipynb #A-e8a59f2f
+
 def count_all(data: Path, files: dict[str, list[str]]) -> dict[str, int]:
     """The pairs of each part. Reads everything once: missing, unequal, damaged or empty files come out here."""
     counts = {part: ParallelFiles(*(data / name for name in names)).count_pairs() for part, names in files.items()}
@@ -226,7 +226,7 @@ def read_facts(path: Path, made_by: str, *names: str) -> dict:
         raise ValueError(f"{path} has no {missing[0]!r}: it is not what annotated-transformer {made_by} writes")
     return facts
 
-# %% ../notebooks/A_command_line.ipynb #A-cffad376
+
 def read_corpus(data: Path) -> dict:
     """What ``prepare`` noted of the folder ``data``: languages, files and counts."""
     return read_facts(data / "corpus.json", "prepare", "languages", "files")
@@ -291,7 +291,7 @@ class FieldOption(click.Option):
         super().__init__(["--" + name.replace("_", "-")], type=kind, help=described)
         self.section = "The model" if config is TransformerConfig else "Training"
 
-# %% ../notebooks/A_command_line.ipynb #A-76ba17cc
+
 class SectionedCommand(click.Command):
     """A command whose help shows the options of each section under a heading."""
 
@@ -317,7 +317,7 @@ def field_options(command: Callable) -> Callable:
     command.__click_params__ = options[::-1] + getattr(command, "__click_params__", [])
     return command
 
-# %% ../notebooks/A_command_line.ipynb #A-265b8050
+
 def machine_options(command: Callable) -> Callable:
     """The options of each command that computes."""
     command = click.option("--threads", type=click.IntRange(1), help="CPU threads; else all cores.")(command)
@@ -336,6 +336,14 @@ def chosen(config: Any, options: dict[str, Any]) -> Any:
     given = {field.name: options.get(field.name) for field in fields(config)}
     return replace(config, **{name: value for name, value in given.items() if value is not None})
 
+
+def configs_of(facts: dict) -> tuple[TransformerConfig, TrainingConfig]:
+    """The configurations among the facts of a run; ValueError where they are damaged."""
+    try:
+        return TransformerConfig(**facts["model"]), TrainingConfig(**facts["training"])
+    except TypeError as error:
+        raise ValueError(f"these choices make no run ({error}): expected those that train wrote to run.json") from error
+
 # %% ../notebooks/A_command_line.ipynb #A-082d533b
 def current_commit() -> str | None:
     """The commit that last changed this package, where it stands in a git checkout."""
@@ -352,7 +360,7 @@ def cpu_name() -> str:
     names = (line.split(": ", 1)[1] for line in lines if line.startswith("model name"))
     return next(names, platform.processor())
 
-# %% ../notebooks/A_command_line.ipynb #A-5423d157
+
 def describe_run(device: torch.device, seed: int) -> dict:
     """The provenance of a run: command, seed, commit, versions, hardware and date."""
     return {
@@ -372,14 +380,6 @@ def describe_run(device: torch.device, seed: int) -> dict:
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
     }
 
-# %% ../notebooks/A_command_line.ipynb #A-f9f43228
-def configs_of(facts: dict) -> tuple[TransformerConfig, TrainingConfig]:
-    """The configurations among the facts of a run; ValueError where they are damaged."""
-    try:
-        return TransformerConfig(**facts["model"]), TrainingConfig(**facts["training"])
-    except TypeError as error:
-        raise ValueError(f"these choices make no run ({error}): expected those that train wrote to run.json") from error
-
 # %% ../notebooks/A_command_line.ipynb #A-878939b2
 def begun_run(data: Path, run: Path, asked: dict[str, Any], options: dict[str, Any]) -> dict:
     """The choices of a new run; ValueError where the folder ``run`` holds one already."""
@@ -391,7 +391,7 @@ def begun_run(data: Path, run: Path, asked: dict[str, Any], options: dict[str, A
     facts |= {"model": asdict(model), "training": asdict(chosen(training, options))}
     return facts | {"languages": read_corpus(data)["languages"]}
 
-# %% ../notebooks/A_command_line.ipynb #A-04923380
+
 def resumed_run(data: Path, run: Path, asked: dict[str, Any], options: dict[str, Any]) -> dict:
     """The choices of the run in the folder ``run``; ValueError where others are asked for, or other data."""
     facts = read_facts(run / "run.json", "train", "model", "training")
@@ -434,7 +434,7 @@ def way_on(data: Path, run: Path, device: str, threads: int | None, world_size: 
     machine += ["--threads", str(threads)] if threads else []
     return shlex.join([*command, "train", str(data), str(run), "--resume", *machine])
 
-# %% ../notebooks/A_command_line.ipynb #A-6d6a3199
+
 def say_what_next(trainer: Trainer, finished: bool, go_on: str) -> None:
     """How far the run has come and what to type now, on standard error."""
     if finished:
@@ -450,7 +450,7 @@ def save_run(run: Path, subwords: Subwords, facts: dict) -> None:
     subwords.save(run / "subwords.model")
     write_atomically(run / "run.json", json.dumps(facts, indent=1).encode())
 
-# %% ../notebooks/A_command_line.ipynb #A-13e3d6b1
+
 def train_worker(
     data: Path, run: Path, facts: dict, device: torch.device, minutes: float, rank: int, world_size: int
 ) -> tuple[Trainer, bool]:
@@ -548,7 +548,7 @@ def search_options(command: Callable) -> Callable:
         command = option(command)
     return machine_options(command)
 
-# %% ../notebooks/A_command_line.ipynb #A-e3cf944b
+
 def load_translator(model: Path | None, device: str, threads: int | None) -> Translator:
     """The translator of the folder ``model``, or the book's own, on a device."""
     chosen_device = use_machine(device, threads)
@@ -593,7 +593,7 @@ def check_languages(translator: Translator, languages: list[str]) -> None:
     if own != languages:
         raise ValueError(f"the translator goes from {own[0]} to {own[1]}, the text from {' to '.join(languages)}")
 
-# %% ../notebooks/A_command_line.ipynb #A-aa7056ec
+
 def moses_references(path: Path | None, count: int) -> list[str] | None:
     """The ``count`` lines of a file of references; ValueError where they are not as many."""
     lines = list(read_lines(path)) if path else None

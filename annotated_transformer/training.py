@@ -63,7 +63,7 @@ class TrainingConfig:
 
     A step of the optimizer reads ``accumulate`` batches in each worker, of at most ``max_tokens`` tokens a side each,
     padding counted. ``factor`` multiplies the learning rate of equation 3. ``precision`` "bf16" computes products of
-    matrices in bfloat16; weights, sums and the optimizer stay in 32 bits. Every ``save_every`` steps a checkpoint is
+    matrices in bfloat16; weights, loss and optimizer stay in 32 bits. Every ``save_every`` steps a checkpoint is
     written (the newest ``keep`` stay), every ``log_every`` steps a line of the log. Raises ValueError for values that
     make no run.
     """
@@ -189,7 +189,7 @@ def save_tensors(path: Path | str, tensors: dict[str, Tensor], facts: dict) -> N
     """
     path = Path(path)
     facts = json.loads(json.dumps(facts))  # as it will be read
-    content = safetensors.torch.save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+    content = safetensors.torch.save({name: tensor.detach().cpu().clone() for name, tensor in tensors.items()})
     path.parent.mkdir(parents=True, exist_ok=True)
     path.with_name(f"{path.name}.json").unlink(missing_ok=True)
     write_atomically(path.with_name(f"{path.name}.safetensors"), content)
@@ -263,7 +263,12 @@ def restore_tensors(
 
 # %% ../notebooks/11_training.ipynb #11-3e1b240a
 def tidy_folder(folder: Path, step: int) -> None:
-    """Make ``folder`` that of a run at ``step``: no log of later steps, no broken line, no checkpoint without seal."""
+    """Make ``folder`` that of a run at ``step``: no log of later steps, no broken line, no checkpoint without seal.
+
+    Raises ValueError, and touches nothing, where it holds the checkpoint of a later step.
+    """
+    if (later := find_checkpoints(folder)[-1:]) and int(later[0].name.removeprefix("step-")) > step:
+        raise ValueError(f"{later[0]} is of a later step than {step}: call resume first, or name another folder")
     folder.mkdir(parents=True, exist_ok=True)
     for path in [*folder.glob("step-*.safetensors"), *folder.glob("*.partial")]:
         if path.suffix == ".partial" or not path.with_suffix(".json").exists():

@@ -420,6 +420,23 @@ def test_a_new_run_does_not_continue_an_old_log(tmp_path: Path) -> None:
     assert [entry["step"] for entry in log_of(tmp_path) if "loss" in entry] == [1, 2, 3, 4, 5, 6]
 
 
+def test_a_folder_with_a_later_step_is_refused(tmp_path: Path) -> None:
+    """And left alone. Fails when a run that was not resumed clears the log and the checkpoints of the one before."""
+    finished(small_run(tmp_path))
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(ValueError, match=r"step-00000006 is of a later step than 0: call resume first"):
+        small_run(tmp_path).run(cycle([SHORT, LONG]), [SHORT])
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_matrix_that_two_modules_share_is_saved(tmp_path: Path) -> None:
+    """Fails when shared memory, as in the recurrent translator, cannot be written."""
+    matrix = torch.randn(2, 3)
+    save_tensors(tmp_path / "shared", {"a": matrix, "b": matrix}, {})
+    tensors, _ = load_tensors(tmp_path / "shared")
+    assert torch.equal(tensors["a"], matrix) and torch.equal(tensors["b"], matrix)
+
+
 class Terminal(io.StringIO):
     """Standard error as a terminal."""
 
