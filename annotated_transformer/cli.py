@@ -100,10 +100,10 @@ Exit codes:
   2    an error that you can mend: one line on standard error says how
   130  training was interrupted, and saved"""
 
-# %% ../notebooks/A_command_line.ipynb #A-443f3b2a
+# %% ../notebooks/A_command_line.ipynb #A-9f991fe3
 SETTINGS = {"help_option_names": ["-h", "--help"], "show_default": True, "max_content_width": 100}
 
-
+# %% ../notebooks/A_command_line.ipynb #A-443f3b2a
 @click.group(cls=Commands, context_settings=SETTINGS, epilog=START)
 @click.version_option(annotated_transformer.__version__)
 def main() -> None:
