@@ -18,6 +18,17 @@ RECORDS = Path(annotated_transformer.__file__).with_name("records")
 
 threads_option = click.option("--threads", type=click.IntRange(1), default=2, show_default=True, help="CPU threads.")
 rounds_option = click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Turns of each.")
+SHAPES = {"vocabulary_size": 4000, "num_layers": 4, "d_model": 128, "d_ff": 256, "num_heads": 4}
+"""Those of the book's translator."""
+
+
+def shape_options(command: Callable) -> Callable:
+    """One option for each of ``SHAPES``."""
+    for name, value in reversed(SHAPES.items()):
+        command = click.option("--" + name.replace("_", "-"), default=value, show_default=True)(command)
+    return command
+
+
 record_option = click.option("--record", is_flag=True, help=f"Write {RECORDS.name}/benchmark_NAME.json of the package.")
 
 

@@ -10,7 +10,17 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # everything is built here
 import click
 import torch
 import transformers
-from contest import median_ratio, record_option, rounds_option, show, summary, take_turns, threads_option, write_record
+from contest import (
+    median_ratio,
+    record_option,
+    rounds_option,
+    shape_options,
+    show,
+    summary,
+    take_turns,
+    threads_option,
+    write_record,
+)
 from torch import Tensor, nn
 from transformers import MarianConfig, MarianMTModel
 
@@ -150,11 +160,7 @@ def check_equal_work(found: dict[str, list[list[int]]], words: int) -> float:
 
 
 @click.command(epilog="Example: python benchmarks/decoding.py --rounds 9 --record")
-@click.option("--vocabulary-size", default=4000, show_default=True)
-@click.option("--num-layers", default=4, show_default=True, help="Of encoder and decoder, each.")
-@click.option("--d-model", default=128, show_default=True)
-@click.option("--d-ff", default=256, show_default=True)
-@click.option("--num-heads", default=4, show_default=True)
+@shape_options
 @click.option("--sentences", default=128, show_default=True, help="In the batch that is searched at once.")
 @click.option("--alone", default=8, show_default=True, help="How many of them are also searched one by one.")
 @click.option("--length", default=15, show_default=True, help="Tokens of each source.")

@@ -17,6 +17,7 @@ from contest import (
     peak_memory,
     record_option,
     rounds_option,
+    shape_options,
     show,
     summary,
     take_turns,
@@ -161,11 +162,7 @@ def check_equal_work(config: TransformerConfig, batches: list[Batch], seed: int)
 
 
 @click.command(epilog="Example: python benchmarks/training.py --rounds 9 --record")
-@click.option("--vocabulary-size", default=4000, show_default=True)
-@click.option("--num-layers", default=4, show_default=True, help="Of encoder and decoder, each.")
-@click.option("--d-model", default=128, show_default=True)
-@click.option("--d-ff", default=256, show_default=True)
-@click.option("--num-heads", default=4, show_default=True)
+@shape_options
 @click.option("--dropout", default=0.2, show_default=True)
 @click.option("--norm", type=click.Choice(["pre", "post"]), default="pre", show_default=True)
 @click.option("--max-tokens", default=1024, show_default=True, help="Tokens a side in each batch, padding counted.")

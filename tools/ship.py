@@ -36,8 +36,8 @@ of {averaged} checkpoints, scored with 32-bit weights; here they have 16 bits.
 
 ## Training
 
-{steps:,} steps in {minutes:.0f} minutes of one core's time ({hours:.1f} hours by the clock, beside other work), {cpu},
-seed {seed}, {date}:
+{step:,} of {steps:,} steps, {minutes:.0f} minutes of processor time ({hours:.1f} hours by the clock),
+{threads} thread(s) of {cpu}, seed {seed}, {date}:
 
     {command}
 
@@ -68,13 +68,14 @@ def main(translator: str, record: str) -> None:
     card = CARD.format(
         rows="\n".join(rows),
         averaged=len(facts["averaged"]),
-        steps=facts["step"],
+        steps=facts["training"]["steps"],
+        threads=facts["hardware"]["threads"],
         minutes=facts["cpu_seconds"] / 60,
         hours=facts["seconds"] / 3600,
         cpu=facts["hardware"]["cpu"],
         **{name: facts["model"][name] for name in ("num_layers", "d_model", "norm")},
         **{name: facts["evaluation"][name] for name in ("beam", "alpha")},
-        **{name: facts[name] for name in ("parameters", "seed", "date", "command")},
+        **{name: facts[name] for name in ("parameters", "step", "seed", "date", "command")},
     )
     (PRETRAINED / "README.md").write_text(card, encoding="utf-8")
 
