@@ -1,6 +1,16 @@
-"""``python -m annotated_transformer``: the command line of appendix A."""
+"""``annotated-transformer`` and ``python -m annotated_transformer``: the command line of appendix A."""
 
-from annotated_transformer.cli import main
+import sys
+
+
+def main() -> None:
+    """Run the command line. Loading PyTorch takes seconds: a Ctrl-C in the meantime ends it without a traceback."""
+    try:
+        from annotated_transformer.cli import main as commands
+    except KeyboardInterrupt:
+        sys.exit("Aborted!")
+    commands(prog_name="annotated-transformer")
+
 
 if __name__ == "__main__":
-    main(prog_name="annotated-transformer")
+    main()

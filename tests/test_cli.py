@@ -232,6 +232,14 @@ def test_ctrl_c_saves_and_says_how_to_go_on(data: Path, tmp_path: Path) -> None:
     assert facts["training"]["steps"] == step + 2
 
 
+def test_ctrl_c_while_pytorch_is_loading_leaves_no_traceback(tmp_path: Path) -> None:
+    """A module in PyTorch's place stands for the moment. Fails when the command line is imported unguarded."""
+    (tmp_path / "torch.py").write_text("raise KeyboardInterrupt")
+    environment = ENVIRONMENT | {"PYTHONPATH": os.pathsep.join([str(tmp_path), ENVIRONMENT["PYTHONPATH"]])}
+    ended = subprocess.run(process("--help"), capture_output=True, text=True, env=environment, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", "Aborted!\n")
+
+
 def test_resuming_comes_to_the_same_weights(data: Path, tmp_path: Path) -> None:
     """With dropout, by way of --minutes and --resume. Fails when seeds, batches or the optimizer start anew."""
     straight, broken_off = tmp_path / "straight", tmp_path / "broken-off"
