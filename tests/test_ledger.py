@@ -2,42 +2,30 @@
 
 import importlib
 import re
+import sys
 from pathlib import Path
 
 import nbformat
 import pytest
-import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
-LEDGER = yaml.safe_load((ROOT / "book" / "ledger.yml").read_text(encoding="utf-8"))
+sys.path.insert(0, str(ROOT / "book" / "_ext"))
+
+from annotated_book import pages, picture  # noqa: E402
+
+LEDGER = pages.ledger_of(ROOT)
 ENTRIES = [entry for part in LEDGER.values() for entry in part]
 STATUSES = {"implemented", "measured", "deviates", "prose only", "planned"}
+FIELDS = {"paper", "title", "status", "notebook", "heading", "symbol", "test", "note"}
+SECTIONS = "1, 2, 3, 3.1, 3.2, 3.2.1, 3.2.2, 3.2.3, 3.3, 3.4, 3.5, 4, 5, 5.1, 5.2, 5.3, 5.4, 6, 6.1, 6.2, 6.3, 7".split(
+    ", "
+)
 PAPER = [
-    *[
-        "abstract",
-        "section 1",
-        "section 2",
-        "section 3",
-        "section 3.1",
-        "section 3.2",
-        "section 3.2.1",
-        "section 3.2.2",
-    ],
-    *["section 3.2.3", "section 3.3", "section 3.4", "section 3.5", "section 4", "section 5", "section 5.1"],
-    *[
-        "section 5.2",
-        "section 5.3",
-        "section 5.4",
-        "section 6",
-        "section 6.1",
-        "section 6.2",
-        "section 6.3",
-        "section 7",
-    ],
+    *["abstract", *(f"section {number}" for number in SECTIONS), "appendix"],
     *[f"equation {n}" for n in range(1, 4)],
     *[f"table {n}" for n in range(1, 5)],
     *[f"figure {n}" for n in range(1, 6)],
-    *["footnote to section 3.2.1", "footnote to section 6.1", "appendix"],
+    *["footnote to section 3.2.1", "footnote to section 6.1"],  # the others name authors and affiliations
 ]
 
 
@@ -50,9 +38,25 @@ def test_every_part_of_the_paper_has_an_entry():
     assert {entry["paper"] for entry in ENTRIES} == set(PAPER)
 
 
+def test_the_picture_has_a_place_for_every_part():
+    """Fails when a part is missing in the picture's outline or stands there twice, or sections, equations, tables or
+    figures do not come in their order."""
+    drawn = [part for parts in picture.OUTLINE.values() for part in parts]
+    assert sorted(drawn) == sorted(PAPER)
+    for kind in ("section", "equation", "table", "figure"):
+        assert [part for part in drawn if part.startswith(kind)] == [part for part in PAPER if part.startswith(kind)]
+
+
+@pytest.mark.parametrize("entry", [e for e in ENTRIES if not e["paper"].startswith(("abstract", "section"))], ids=named)
+def test_what_can_be_run_is_run(entry):
+    """Fails when an equation, table, figure or footnote is only told."""
+    assert entry["status"] != "prose only"
+
+
 @pytest.mark.parametrize("entry", ENTRIES, ids=named)
 def test_entry_is_complete(entry):
-    """Fails for an unknown status, a deviation without its reason, or a claim without code and test."""
+    """Fails for an unknown field or status, a deviation without its reason, or a claim without code and test."""
+    assert set(entry) <= FIELDS
     assert entry["status"] in STATUSES
     if entry["status"] in ("implemented", "measured", "deviates"):
         assert {"notebook", "heading", "symbol", "test"} <= set(entry)

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import nbformat
 import pytest
@@ -19,7 +20,7 @@ sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "book" / "_ext")]
 import check_site  # noqa: E402
 import stamp  # noqa: E402
 import student  # noqa: E402
-from annotated_book import cells, pages, runs  # noqa: E402
+from annotated_book import cells, pages, picture, runs  # noqa: E402
 
 GOOD = """<html><head><link rel="stylesheet" href="style.css"></head><body>
 <h1 id="top">Title</h1><img src="a.png" alt="a dot"><a href="other.html#here">other</a><a href="#top">up</a>
@@ -240,12 +241,31 @@ def test_exercises_are_counted(tmp_path: Path) -> None:
 
 
 def test_the_ledger_fills_the_paper_map() -> None:
-    """Each entry of the ledger is a row, and each status is one that the page explains."""
-    ledger = yaml.safe_load((ROOT / "book" / "ledger.yml").read_text())
-    entries = [entry for group in ledger.values() for entry in group]
+    """Each entry of the ledger is a row, and each status in use is one that the page explains, with its sign."""
+    entries = [entry for group in pages.ledger_of(ROOT).values() for entry in group]
+    used = {entry["status"] for entry in entries}
     page = pages.paper_map(ROOT)
-    assert all(entry["status"] in pages.STATUSES for entry in entries)
-    assert page.count("{bdg-") == len(entries) + len(pages.STATUSES)
+    assert used <= set(pages.STATUSES) == set(picture.SIGNS)
+    assert page.count("{bdg-") == len(entries) + len(used)
+    assert page.count("<svg ") == len(used)
+
+
+@pytest.mark.parametrize("columns", [2, 4])
+def test_the_picture_of_the_paper(columns: int) -> None:
+    """One box for each entry, with the sign of its status and a link where it has a place; no box on top of another or
+    outside of the picture, and no line of text wider than its box."""
+    entries = [entry for group in pages.ledger_of(ROOT).values() for entry in group]
+    svg = ElementTree.fromstring(picture.picture(pages.ledger_of(ROOT), columns, lambda entry: entry.get("notebook")))
+    boxes = [box for box in svg if box.tag in ("a", "g")]
+    assert sorted(box.get("href", "") for box in boxes) == sorted(entry.get("notebook", "") for entry in entries)
+    shown = sorted((box.get("class"), box.find("path").get("d")) for box in boxes)
+    assert shown == sorted((picture.css_class(e["status"]), picture.SIGNS[e["status"]]) for e in entries)
+    width, height = map(int, svg.get("viewBox").split()[2:])
+    corners = [tuple(int(box.find("rect").get(side)) for side in ("x", "y", "width", "height")) for box in boxes]
+    assert all(x >= 0 and y >= 0 and x + w <= width and y + h <= height for x, y, w, h in corners)
+    for number, (x, y, w, h) in enumerate(corners):
+        assert all(x + w <= a or a + c <= x or y + h <= b or b + d <= y for a, b, c, d in corners[:number])
+    assert all(len(line.text) <= picture.LETTERS for box in boxes for line in box.findall("text"))
 
 
 # A student's copy ----------------------------------------------------------------------------------------------------

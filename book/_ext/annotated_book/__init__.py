@@ -1,8 +1,9 @@
-"""The Sphinx extension of this book. Four small parts:
+"""The Sphinx extension of this book. Five small parts:
 
 - `runs`: what a notebook's run depends on, so that outputs are kept exactly as long as they are true;
 - `cells`: what the reader sees of a notebook's cells, quotations and header;
-- `pages`: the pages made from other files (paper map, instructors, API, timing);
+- `pages`: the pages made from other files (paper map, glossary, instructors, API, timing);
+- `picture`: the paper as a picture, for the paper map;
 - `assets`: scripts and fonts, all from the site itself.
 """
 
@@ -55,9 +56,12 @@ def setup(app: Sphinx) -> dict:
     app.connect("doctree-resolved", assets.drop_thebe, priority=900)
     app.connect("html-page-context", assets.tend_scripts, priority=900)  # after thebe and the theme
     app.connect("doctree-resolved", pages.fill_times)
+    app.connect("doctree-resolved", pages.fill_picture)
     app.connect("env-updated", pages.times_page)
     app.connect("build-finished", assets.drop_icon_script)
     app.connect("autodoc-process-docstring", pages.lead_back)
     app.add_node(pages.ChapterTimes)
     app.add_directive("chapter-times", pages.ChapterTimesDirective)
+    app.add_node(pages.PaperPicture)
+    app.add_directive("paper-picture", pages.PaperPictureDirective)
     return {"version": "1", "parallel_read_safe": False, "parallel_write_safe": True}

@@ -20,7 +20,7 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 
-from . import cells
+from . import cells, picture
 
 PLACE = re.compile(r"<!-- book: ([\w-]+) -->")
 STATUSES = {
@@ -135,12 +135,51 @@ def instructors(root: Path) -> str:
 # The paper map -------------------------------------------------------------------------------------------------------
 
 
+class PaperPicture(nodes.General, nodes.Element):
+    """Stands where the picture of the paper goes, until all notebooks have been read and their headings are known."""
+
+
+class PaperPictureDirective(SphinxDirective):
+    """Marks the place of that picture."""
+
+    def run(self) -> list[nodes.Node]:
+        """Leave the mark."""
+        return [PaperPicture()]
+
+
+def ledger_of(root: Path) -> dict[str, list[dict]]:
+    """The ledger: entries by kind."""
+    return yaml.safe_load((root / "book" / "ledger.yml").read_text(encoding="utf-8"))
+
+
+def address_of(entry: dict, app: Sphinx, docname: str) -> str | None:
+    """The address of a ledger entry's place in the book, seen from a page; None where it has no place yet."""
+    target = f"notebooks/{entry.get('notebook')}"
+    if target not in app.env.found_docs:
+        return None
+    _, anchor, _ = app.env.metadata[target]["myst_slugs"].get(slug(entry.get("heading", "")), (0, "", ""))
+    return app.builder.get_relative_uri(docname, target) + (f"#{anchor}" if anchor else "")
+
+
+def fill_picture(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Put the picture of the paper in its place: once wide, once for a phone; the style sheet shows one of them."""
+    for node in list(doctree.findall(PaperPicture)):
+        ledger = ledger_of(Path(app.srcdir))
+        drawn = [picture.picture(ledger, columns, lambda entry: address_of(entry, app, docname)) for columns in (4, 2)]
+        node.replace_self(nodes.raw("", f'<div class="paper-picture">{"".join(drawn)}</div>', format="html"))
+
+
 def paper_map(root: Path) -> str:
-    """The ledger as tables: what the paper says, where the book takes it up, and what became of it."""
-    ledger = yaml.safe_load((root / "book" / "ledger.yml").read_text(encoding="utf-8"))
+    """The ledger as a picture and as tables: what the paper says, where the book takes it up, and what became of it."""
+    ledger = ledger_of(root)
     counts = Counter(entry["status"] for entries in ledger.values() for entry in entries)
     lines = ["| status | meaning | entries |", "|---|---|---:|"]
-    lines += [f"| {badge(name)} | {meaning} | {counts[name]} |" for name, meaning in STATUSES.items()]
+    lines += [
+        f"| {picture.sign(name)} {badge(name)} | {meaning} | {counts[name]} |"
+        for name, meaning in STATUSES.items()
+        if counts[name]
+    ]
+    lines += ["", ":::{paper-picture}", ":::"]
     for kind, entries in ledger.items():
         lines += ["", f"## {kind.capitalize()}", "", "| paper | in the book |", "|---|---|"]
         for entry in entries:
@@ -170,6 +209,24 @@ def place(entry: dict, root: Path) -> str:
     if entry.get("note"):
         parts.append(entry["note"].replace("|", "\\|").strip())
     return "<br>".join(parts) or "-"
+
+
+# The glossary --------------------------------------------------------------------------------------------------------
+
+LANGUAGES = {"vi": ("Vietnamese", "vi"), "ko": ("Korean", "ko"), "zh": ("Chinese", "zh-Hans")}
+
+
+def glossary(root: Path) -> str:
+    """The terms as a glossary of Sphinx, each with its definition, its forms in the other languages, and its place."""
+    lines = [":::::{glossary}"]
+    for entry in yaml.safe_load((root / "book" / "glossary.yml").read_text(encoding="utf-8")):
+        lines += ["", entry["term"], f"  {entry['definition']}", ""]
+        lines += [
+            f'  - <span class="language">{name}</span> <span lang="{tag}">{entry[key]}</span>'
+            for key, (name, tag) in LANGUAGES.items()
+        ]
+        lines += ["", f"  Defined in {place(entry, root)}"]
+    return "\n".join([*lines, ":::::", "", '<script src="../_static/glossary.js" defer></script>'])
 
 
 # The API page --------------------------------------------------------------------------------------------------------
@@ -279,6 +336,7 @@ MAKERS = {
     "chapter-map": chapter_map,
     "instructors": instructors,
     "paper-map": paper_map,
+    "glossary": glossary,
     "api": api,
     "versions": versions,
 }
