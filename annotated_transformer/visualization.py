@@ -11,6 +11,7 @@ __all__ = ['ENDS', 'Head', 'KINDS', 'CLEAR', 'INDIFFERENT', 'SUBJECTS', 'PREDICA
 
 # %% ../notebooks/17_attention_visualized.ipynb #17-4505fc82
 import json
+import random
 import shlex
 import sys
 from collections import Counter, defaultdict

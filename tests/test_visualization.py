@@ -355,7 +355,7 @@ def test_the_command_writes_a_record(small: Translator, tmp_path, monkeypatch) -
 
 
 def test_the_record_is_of_the_shipped_translator(shipped: Translator) -> None:
-    """Fails when the translator is trained anew without a new record (python -m annotated_transformer.visualization)."""
+    """Fails when the translator is trained anew and the command of chapter 17 is not run again."""
     record = read_record("head_ablation")
     assert {(row["attention"], row["head"]) for row in record["heads"]} == set(heads_of(shipped.model))
     assert record["translator"] == {name: shipped.facts[name] for name in record["translator"]}
