@@ -9,9 +9,8 @@ __all__ = ['ENDS', 'Head', 'KINDS', 'CLEAR', 'INDIFFERENT', 'SUBJECTS', 'PREDICA
            'make_caption', 'aligned_captions', 'aligned_weights', 'link_matrix', 'alignment_accuracy', 'silence',
            'switched_off', 'head_ablation', 'record_ablation']
 
-# %% ../notebooks/17_attention_visualized.ipynb #17-4505fc82
+# %% ../notebooks/17_attention_visualized.ipynb #17-ff292e42
 import json
-import random
 import shlex
 import sys
 from collections import Counter, defaultdict
