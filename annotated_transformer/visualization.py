@@ -9,7 +9,7 @@ __all__ = ['ENDS', 'Head', 'KINDS', 'CLEAR', 'INDIFFERENT', 'SUBJECTS', 'PREDICA
            'make_caption', 'aligned_captions', 'aligned_weights', 'link_matrix', 'alignment_accuracy', 'silence',
            'switched_off', 'head_ablation', 'record_ablation']
 
-# %% ../notebooks/17_attention_visualized.ipynb #17-ff292e42
+# %% ../notebooks/17_attention_visualized.ipynb #17-321f7058
 import json
 import shlex
 import sys
@@ -27,6 +27,7 @@ from typing import Any
 import click
 import torch
 from torch import Tensor, nn
+from tqdm import tqdm
 
 from .attention import causal_mask
 from .data import EncodedPair, Pair, load_multi30k, token_batches
@@ -379,7 +380,7 @@ def switched_off(model: Transformer, heads: Iterable[Head]) -> Iterator[None]:
         for handle in handles:
             handle.remove()
 
-# %% ../notebooks/17_attention_visualized.ipynb #17-981e32cb
+# %% ../notebooks/17_attention_visualized.ipynb #17-585d67d9
 def head_ablation(
     translator: Translator, pairs: Sequence[Pair], heads: Iterable[Head], beam_size: int = 4
 ) -> dict[str, Any]:
@@ -393,12 +394,11 @@ def head_ablation(
         return [translation.text for translation in translator.translate(sources, beam_size)]
 
     whole, rows = translated(), []
-    for name, head in heads:
+    for name, head in tqdm(list(heads), unit="head", disable=None):  # None: not where nobody watches
         with switched_off(translator.model, [(name, head)]):
             without = translated()
         p = paired_bootstrap(whole, without, references).p
         rows.append({"attention": name, "head": head, "bleu": round(bleu(without, references), 2), "p": round(p, 4)})
-        click.echo(f"{name} {head}: {rows[-1]['bleu']:.2f}", err=True)
     return {"sentences": len(pairs), "beam": beam_size, "bleu": round(bleu(whole, references), 2), "heads": rows}
 
 
