@@ -98,7 +98,8 @@ def test_the_whole_table_is_43_runs_seed_by_seed() -> None:
 def test_all_rows_read_the_same_batches_and_seeds_differ(tmp_path: Path) -> None:
     """Fails when the weights do not depend on the seed (set too late), or a row has its own data order or plan."""
     text = prepare_text(TINY)
-    trainers = [make_trainer(row, seed, TINY, text, tmp_path, CPU) for row, seed in (("base", 0), ("base", 1), ("D3", 0))]
+    runs = (("base", 0), ("base", 1), ("D3", 0))
+    trainers = [make_trainer(row, seed, TINY, text, tmp_path, CPU) for row, seed in runs]
     first, other_seed, other_row = (trainer.model.embedding.weight for trainer in trainers)
     assert not torch.equal(first, other_seed) and torch.equal(first, other_row)
     configs = [trainer.config for trainer in trainers]
