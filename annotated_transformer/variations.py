@@ -278,7 +278,7 @@ def make_table(wanted: Sequence[tuple[str, int]], plan: Plan, folder: Path, reco
         raise failure from error
     return True
 
-# %% ../notebooks/15_model_variations.ipynb #15-170350f2
+# %% ../notebooks/15_model_variations.ipynb #15-13ad8e64
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.argument("runs", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--row", "rows", type=click.Choice(ROWS), multiple=True, help="Any number of times.  [default: all rows]")
@@ -304,6 +304,7 @@ def main(
         torch.set_num_threads(threads)
     plan = replace(PLANS[corpus], steps=steps or PLANS[corpus].steps)
     if not make_table(planned_runs(rows or ROWS, seeds, base_seeds), plan, runs, record, device):
+        click.echo("stopped and saved; the same command goes on", err=True)
         click.get_current_context().exit(130)
 
 

@@ -176,6 +176,15 @@ def test_the_command_says_what_to_mend(tmp_path: Path, monkeypatch: pytest.Monke
     assert CliRunner().invoke(main, ["others", "--row", "F"]).exit_code == 2
 
 
+def test_a_stopped_command_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fails when an interrupted table looks finished: exit code 0, or a record as if all were there."""
+    monkeypatch.setattr(variations, "run_row", lambda *run: None)
+    asked = [str(tmp_path / "runs"), "--corpus", "miniature", "--row", "E", "--record", str(tmp_path / "r.json")]
+    stopped = CliRunner().invoke(main, asked)
+    assert stopped.exit_code == 130 and "the same command goes on" in stopped.stderr
+    assert not (tmp_path / "r.json").exists()
+
+
 def test_quantiles_are_those_of_the_tables() -> None:
     """Fails when the density, its substitution or the side of the interval is wrong."""
     for freedom, printed in {1: 12.706, 2: 4.303, 4: 2.776, 10: 2.228, 23: 2.069, 120: 1.980}.items():
