@@ -6,23 +6,18 @@
 __all__ = ['START', 'SETTINGS', 'EXAMPLES', 'PARTS', 'TWO_FILES', 'SMALL', 'PRESETS', 'FIELD_HELP', 'Failure', 'Commands', 'main',
            'write_corpus', 'load_named', 'learn_subwords', 'count_all', 'prepare', 'read_facts', 'read_corpus',
            'pairs_of', 'preset_values', 'FieldOption', 'SectionedCommand', 'field_options', 'machine_options',
-           'use_machine', 'chosen', 'configs_of', 'current_commit', 'cpu_name', 'describe_run', 'begun_run',
-           'resumed_run', 'batches_of', 'way_on', 'say_what_next', 'save_run', 'train_worker', 'train', 'average',
-           'decoded_lines', 'search_options', 'load_translator', 'translate', 'check_languages', 'moses_references',
-           'evaluate']
+           'use_machine', 'chosen', 'configs_of', 'begun_run', 'resumed_run', 'batches_of', 'way_on', 'say_what_next',
+           'save_run', 'train_worker', 'train', 'average', 'decoded_lines', 'search_options', 'load_translator',
+           'translate', 'check_languages', 'moses_references', 'evaluate']
 
 # %% ../notebooks/A_command_line.ipynb #A-2bc07f9c
 import json
 import math
-import platform
 import shlex
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, fields, replace
-from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -55,7 +50,7 @@ from annotated_transformer.training import (
     workers,
 )
 from .transformer import Transformer, TransformerConfig, count_parameters
-from .translator import PRETRAINED, Translator, attention_of, scores_by_length
+from .translator import PRETRAINED, Translator, attention_of, describe_run, scores_by_length
 
 # %% ../notebooks/A_command_line.ipynb #A-bacdf0dd
 class Failure(click.ClickException):
@@ -345,42 +340,6 @@ def configs_of(facts: dict) -> tuple[TransformerConfig, TrainingConfig]:
     except TypeError as error:
         raise ValueError(f"these choices make no run ({error}): expected those that train wrote to run.json") from error
 
-# %% ../notebooks/A_command_line.ipynb #A-082d533b
-def current_commit() -> str | None:
-    """The commit that last changed this package, where it stands in a git checkout."""
-    if not shutil.which("git"):
-        return None
-    command = ["git", "-C", Path(annotated_transformer.__file__).parent, "log", "-1", "--format=%H", "--", "."]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or None
-
-
-def cpu_name() -> str:
-    """The name of the processor, as far as the system tells it."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = (line.split(": ", 1)[1] for line in lines if line.startswith("model name"))
-    return next(names, platform.processor())
-
-
-def describe_run(device: torch.device, seed: int) -> dict:
-    """The provenance of a run: command, seed, commit, versions, hardware and date."""
-    return {
-        "command": shlex.join(["annotated-transformer", *sys.argv[1:]]),
-        "seed": seed,
-        "commit": current_commit(),
-        "versions": {
-            "annotated_transformer": annotated_transformer.__version__,
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-        },
-        "hardware": {
-            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
-            "cpu": cpu_name(),
-            "threads": torch.get_num_threads(),
-        },
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-    }
-
 # %% ../notebooks/A_command_line.ipynb #A-878939b2
 def begun_run(data: Path, run: Path, asked: dict[str, Any], options: dict[str, Any]) -> dict:
     """The choices of a new run; ValueError where the folder ``run`` holds one already."""
@@ -497,7 +456,7 @@ def train(
             facts = resumed_run(data, run, asked, options)
         else:
             facts = begun_run(data, run, asked, options)
-            facts |= describe_run(chosen_device, facts["training"]["seed"])
+            facts |= describe_run(["annotated-transformer"], chosen_device, facts["training"]["seed"])
         trainer, finished = train_worker(data, run, facts, chosen_device, limit, rank, world_size)
     if rank == 0:
         say_what_next(trainer, finished, way_on(data, run, device, threads, world_size))

@@ -4,15 +4,21 @@
 
 # %% auto #0
 __all__ = ['PRETRAINED', 'Translation', 'read_line', 'translate_lines', 'described', 'Translator', 'attention_of', 'read_record',
-           'scores_by_length', 'training_flops']
+           'current_commit', 'cpu_name', 'describe_run', 'scores_by_length', 'training_flops']
 
 # %% ../notebooks/14_translation_results.ipynb #14-04da8684
 import hashlib
 import json
 import math
+import platform
 import random
+import shlex
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
@@ -151,6 +157,45 @@ def read_record(name: str) -> dict[str, Any]:
     if name not in names:
         raise ValueError(f"{name!r} is no record: expected one of {', '.join(names)}")
     return json.loads(folder.joinpath(f"{name}.json").read_text(encoding="utf-8"))
+
+# %% ../notebooks/14_translation_results.ipynb #14-082d533b
+def current_commit() -> str | None:
+    """The commit that last changed this package, where it stands in a git checkout."""
+    if not shutil.which("git"):
+        return None
+    command = ["git", "-C", Path(annotated_transformer.__file__).parent, "log", "-1", "--format=%H", "--", "."]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or None
+
+
+def cpu_name() -> str:
+    """The name of the processor, as far as the system tells it."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = (line.split(": ", 1)[1] for line in lines if line.startswith("model name"))
+    return next(names, platform.processor())
+
+
+def describe_run(program: Sequence[str], device: torch.device, seed: int) -> dict[str, Any]:
+    """The provenance of a run: command, seed, commit, versions, hardware and date.
+
+    ``program`` are the words of the command before its arguments, such as ``["annotated-transformer"]``.
+    """
+    return {
+        "command": shlex.join([*program, *sys.argv[1:]]),
+        "seed": seed,
+        "commit": current_commit(),
+        "versions": {
+            "annotated_transformer": annotated_transformer.__version__,
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        },
+        "hardware": {
+            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+            "cpu": cpu_name(),
+            "threads": torch.get_num_threads(),
+        },
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+    }
 
 # %% ../notebooks/14_translation_results.ipynb #14-bfbdd47b
 def scores_by_length(

@@ -11,8 +11,6 @@ __all__ = ['ENDS', 'Head', 'KINDS', 'CLEAR', 'INDIFFERENT', 'SUBJECTS', 'PREDICA
 
 # %% ../notebooks/17_attention_visualized.ipynb #17-321f7058
 import json
-import shlex
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,7 +32,7 @@ from .data import EncodedPair, Pair, load_multi30k, token_batches
 from .evaluation import bleu, paired_bootstrap
 from .subwords import PAD_ID, Subwords, write_atomically
 from .transformer import Transformer, record_attention
-from .translator import Translation, Translator, attention_of
+from .translator import Translation, Translator, attention_of, describe_run
 
 # %% ../notebooks/17_attention_visualized.ipynb #17-9cf9abaf
 ENDS = {"<s>": "begin", "</s>": "end"}
@@ -408,14 +406,12 @@ def head_ablation(
 @click.argument("record", type=click.Path(path_type=Path, dir_okay=False))
 def record_ablation(record: Path, sentences: int | None, beam: int) -> None:
     """Switch off each head of the book's translator, score the test set of Multi30k, and write a RECORD in JSON."""
-    from annotated_transformer.cli import describe_run  # the command line's; no chapter needs it before this command
-
     translator = Translator.load()
     pairs = load_multi30k().test[:sentences]
     found = head_ablation(translator, pairs, heads_of(translator.model), beam)
     made = {"translator": {name: translator.facts[name] for name in ("commit", "date", "step", "seconds")}}
-    command = {"command": shlex.join(["python", "-m", "annotated_transformer.visualization", *sys.argv[1:]])}
-    facts = found | made | describe_run(torch.device("cpu"), 0) | command
+    program = ["python", "-m", "annotated_transformer.visualization"]
+    facts = found | made | describe_run(program, torch.device("cpu"), seed=0)
     write_atomically(record, (json.dumps(facts, indent=1) + "\n").encode())
 
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shlex
 import statistics
 import sys
 from collections.abc import Callable, Sequence
@@ -12,7 +11,7 @@ import click
 import torch
 
 import annotated_transformer
-from annotated_transformer.cli import describe_run
+from annotated_transformer.translator import describe_run
 
 RECORDS = Path(annotated_transformer.__file__).with_name("records")
 
@@ -71,9 +70,9 @@ def show(unit: str, results: dict[str, list[float]]) -> None:
 
 def write_record(name: str, facts: dict, seed: int) -> None:
     """Write ``facts`` and their provenance to ``records/benchmark_NAME.json`` of the package."""
-    command = shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
+    program = ["python", f"benchmarks/{Path(sys.argv[0]).name}"]
     load = [round(number, 2) for number in os.getloadavg()]  # of 1, 5 and 15 minutes: was the machine quiet?
-    provenance = describe_run(torch.device("cpu"), seed) | {"command": command, "load_average": load}
+    provenance = describe_run(program, torch.device("cpu"), seed) | {"load_average": load}
     path = RECORDS / f"benchmark_{name}.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(facts | provenance, indent=1) + "\n", encoding="utf-8")

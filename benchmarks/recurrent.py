@@ -8,7 +8,7 @@ import click
 import torch
 from contest import threads_option, write_record
 
-from annotated_transformer.cli import PRESETS, batches_of, describe_run, pairs_of, read_corpus
+from annotated_transformer.cli import PRESETS, batches_of, pairs_of, read_corpus
 from annotated_transformer.data import make_batch
 from annotated_transformer.decoding import up_to_end
 from annotated_transformer.evaluation import average_checkpoints, score
@@ -73,7 +73,7 @@ def main(
     hypotheses = translate(model, subwords, list(sources))
     facts |= {"decoding_seconds": round(perf_counter() - start, 1), "scores": score(hypotheses, references)}
     facts |= {"languages": read_corpus(data)["languages"], "beam": 1, "averaged": last}
-    click.echo(json.dumps(facts | describe_run(torch.device("cpu"), 0), indent=1))
+    click.echo(json.dumps(facts, indent=1))
     if record:
         write_record("recurrent", facts, seed=0)
 
