@@ -7,8 +7,7 @@ __all__ = ['MOVES', 'CausalConvolution', 'restricted_attention', 'table_1_multip
            'dependent_operations', 'connections', 'reach', 'path_length', 'gradient_reach', 'best_time', 'fitted_slope',
            'LiveNumbers', 'peak_numbers']
 
-# %% ../notebooks/07_why_self_attention.ipynb #07-dd42aa0b
-import math
+# %% ../notebooks/07_why_self_attention.ipynb #07-2150a365
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -24,13 +23,13 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from .attention import scaled_dot_product_attention
 
-# %% ../notebooks/07_why_self_attention.ipynb #07-e737d30e
+# %% ../notebooks/07_why_self_attention.ipynb #07-8792b9e7
 class CausalConvolution(nn.Module):
     """A convolution over positions that looks left: contiguous, dilated or separable (section 4, last row but one).
 
-    Output ``t`` depends on the inputs ``t``, ``t - dilation``, ..., ``t - (width - 1) * dilation``. ``separable`` splits
-    the kernel into one part for each channel and one matrix for each position. No biases, no activation. Raises
-    ValueError for sizes below 1.
+    Output ``t`` depends on the inputs ``t``, ``t - dilation``, ..., ``t - (width - 1) * dilation``. ``separable``
+    splits the kernel into one part for each channel and one matrix for each position. No biases, no activation.
+    Raises ValueError for sizes below 1.
     """
 
     def __init__(self, d_model: int, width: int, dilation: int = 1, separable: bool = False) -> None:
@@ -95,14 +94,14 @@ def count_multiplications(function: Callable, *inputs: Any) -> int:
         function(*inputs)
     return counter.get_total_flops() // 2
 
-# %% ../notebooks/07_why_self_attention.ipynb #07-d407de7d
+# %% ../notebooks/07_why_self_attention.ipynb #07-873921d4
 MOVES = frozenset(
     "T Transpose Permute View UnsafeView ReshapeAlias Expand Squeeze Unsqueeze Unfold ConstantPadNd Select Slice Split "
     "Unbind Stack Cat Clone torch::autograd::AccumulateGrad".split()
 )
 """Nodes of autograd's graph that move numbers and compute none."""
 
-# %% ../notebooks/07_why_self_attention.ipynb #07-790dd7e0
+
 def dependent_operations(function: Callable[[Tensor], Tensor], x: Tensor) -> int:
     """The longest chain of arithmetic operations from ``x`` to ``function(x)`` ("sequential operations" of table 1).
 
@@ -123,7 +122,7 @@ def dependent_operations(function: Callable[[Tensor], Tensor], x: Tensor) -> int
         longest[waiting.pop()] = max((longest[needed] for needed in below), default=0) + computes
     return longest[output.grad_fn]
 
-# %% ../notebooks/07_why_self_attention.ipynb #07-23ee1313
+# %% ../notebooks/07_why_self_attention.ipynb #07-8a85825d
 def connections(n: int, offsets: Iterable[int]) -> Tensor:
     """Which inputs one layer connects with which outputs: ``(n, n)``, True where output i depends on input j.
 
@@ -132,7 +131,7 @@ def connections(n: int, offsets: Iterable[int]) -> Tensor:
     distance = torch.arange(n) - torch.arange(n)[:, None]  # (n, n): j - i
     return torch.isin(distance, torch.tensor(list(offsets)))
 
-# %% ../notebooks/07_why_self_attention.ipynb #07-b10be1bf
+
 def reach(stages: Sequence[Tensor]) -> Tensor:
     """Which inputs reach which outputs through all ``stages``, first to last: boolean, ``(n, n)`` like each of them."""
     reached = stages[0]
@@ -170,7 +169,7 @@ def gradient_reach(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     rows = [torch.autograd.grad(score, x, retain_graph=True)[0] for score in scores]  # n of (1, n, d)
     return torch.cat(rows).ne(0).any(dim=-1)
 
-# %% ../notebooks/07_why_self_attention.ipynb #07-9735bf98
+# %% ../notebooks/07_why_self_attention.ipynb #07-fe39b99a
 def best_time(function: Callable, *inputs: Tensor, repeats: int = 3) -> float:
     """The shortest time of ``repeats`` runs of ``function(*inputs)``, in seconds, after one run that does not count."""
     times = []
@@ -183,14 +182,14 @@ def best_time(function: Callable, *inputs: Tensor, repeats: int = 3) -> float:
             times.append(time.perf_counter() - start)
     return min(times[1:])
 
-# %% ../notebooks/07_why_self_attention.ipynb #07-6ae106eb
+
 def fitted_slope(x: Sequence[float], y: Sequence[float]) -> float:
     """The exponent a of the power law y = b * x^a that fits best, by least squares on the logarithms."""
     log_x, log_y = (torch.tensor(values, dtype=torch.float64).log() for values in (x, y))
     log_x, log_y = log_x - log_x.mean(), log_y - log_y.mean()
     return float((log_x * log_y).sum() / log_x.square().sum())
 
-# %% ../notebooks/07_why_self_attention.ipynb #07-8fdef15a
+# %% ../notebooks/07_why_self_attention.ipynb #07-6b800486
 class LiveNumbers(TorchDispatchMode):
     """Within the block, ``peak`` is the most numbers that were alive at once, of those that operations made there."""
 
@@ -211,7 +210,7 @@ class LiveNumbers(TorchDispatchMode):
         self.peak = max(self.peak, sum(self.live.values()))
         return made
 
-# %% ../notebooks/07_why_self_attention.ipynb #07-37b448f8
+
 def peak_numbers(function: Callable, *inputs: Tensor) -> int:
     """The most numbers alive at once while ``function(*inputs)`` runs without gradients, inputs and weights left out.
 
