@@ -76,7 +76,7 @@ def test_a_row_is_divided_by_four_and_halved(row: str) -> None:
 
     assert [4 * width for width in widths(mini)] == widths(full) and 2 * mini.num_layers == full.num_layers
     assert (mini.num_heads, mini.dropout, mini.positions) == (full.num_heads, full.dropout, full.positions)
-    assert mini.norm == "post" and mini.vocabulary_size == 4000
+    assert mini.norm == "pre" and mini.vocabulary_size == 4000
     assert row_smoothing(row) == {"D3": 0.0, "D4": 0.2}.get(row, 0.1)
 
 
