@@ -196,7 +196,7 @@ class RelativePositionBias(nn.Module):
         distance = positions - positions[n_k - n_q :].unsqueeze(1)  # (n_q, n_k)
         return self.table[distance_bucket(distance, self.both_ways)].permute(2, 0, 1)
 
-# %% ../notebooks/19_descendants.ipynb #19-13d06f69
+# %% ../notebooks/19_descendants.ipynb #19-497bc599
 class RelativeAttention(MultiHeadAttention):
     """Multi-head attention as T5 has it (Raffel et al. 2020): scores are not scaled, a position bias is added to them.
 
@@ -218,11 +218,10 @@ class RelativeAttention(MultiHeadAttention):
         scores = queries @ keys.transpose(-2, -1)  # (batch, num_heads, n_q, n_k)
         if self.position_bias is not None:
             scores = scores + self.position_bias(*scores.shape[-2:])
-        if mask is None:
-            weights = scores.softmax(dim=-1)
-        else:
+        if mask is not None:
             mask = mask.unsqueeze(1) if mask.dim() == 3 else mask  # the same for each head
-            weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=-1).masked_fill(~mask, 0.0)
+            scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+        weights = scores.softmax(dim=-1) if mask is None else scores.softmax(dim=-1).masked_fill(~mask, 0.0)
         return self.output_projection(merge_heads(weights @ values)), weights if need_weights else None
 
 # %% ../notebooks/19_descendants.ipynb #19-9dabee09
