@@ -73,7 +73,7 @@ class Plan:
 
 
 PLANS = {
-    "multi30k": Plan("multi30k", 4000, steps=2200, max_tokens=512, warmup_steps=400, factor=0.7),
+    "multi30k": Plan("multi30k", 4000, steps=2200, max_tokens=512, warmup_steps=400, factor=0.9),
     "miniature": Plan("miniature", 400, steps=200, max_tokens=256, warmup_steps=60, factor=0.2),
 }
 
