@@ -59,7 +59,7 @@ def check_symbol(symbol: str) -> None:
             "escape_brackets writes those as -LRB- and -RRB-"
         )
 
-# %% ../notebooks/16_constituency_parsing.ipynb #16-dc50067f
+# %% ../notebooks/16_constituency_parsing.ipynb #16-13d19e33
 @dataclass(frozen=True, eq=False, repr=False)
 class Tree:
     """A node of a parse tree (section 6.3): a tag, with one word as its only child, or a constituent of other nodes.
@@ -96,7 +96,7 @@ class Tree:
     def __hash__(self) -> int:
         return hash(str(self))
 
-
+# %% ../notebooks/16_constituency_parsing.ipynb #16-2bf14269
 def walk(tree: Tree) -> Iterator[tuple[str, Tree]]:
     """What a reader of the tree meets, left to right: ``("open", node)``, ``("tag", node)`` and ``("close", node)``."""
     stack = [("open", tree)]
@@ -119,7 +119,7 @@ def words_below(tree: Tree) -> list[str]:
     """The words of a tree, left to right: the sentence."""
     return [leaf.children[0] for leaf in leaves(tree)]
 
-# %% ../notebooks/16_constituency_parsing.ipynb #16-f1fc25dd
+
 def read_trees(text: str) -> list[Tree]:
     """The trees that ``text`` holds in the notation of the Penn Treebank; a bracket without a label becomes ``TOP``.
 
@@ -188,7 +188,7 @@ def load_penn_sample() -> Treebank:
             parts[(number > 169) + (number > 184)].extend(tree for tree in trees if tree)
     return Treebank("Penn Treebank sample", *parts)
 
-# %% ../notebooks/16_constituency_parsing.ipynb #16-57771346
+# %% ../notebooks/16_constituency_parsing.ipynb #16-7ae2f49c
 GRAMMAR = {
     "TOP": ["S"],
     "S": ["NP-SBJ VP .", "NP-SBJ VP .", "PP-LOC , NP-SBJ VP .", "ADVP-TMP , NP-SBJ VP ."],
@@ -212,6 +212,8 @@ GRAMMAR = {
     "NP-LOC": ["DT NN-LOC"],
     "ADVP-TMP": ["RB"],
 }
+
+# %% ../notebooks/16_constituency_parsing.ipynb #16-65e43239
 LEXICON = {
     "DT": "the a every no", "JJ": "old small young quiet clever wild", "CC": "and but", "RB": "today here later",
     "NN": "man woman child dog cat horse teacher goat bird fox", "NN-PART": "tail hat beard coat scarf crown",
@@ -228,7 +230,7 @@ def grow(label: str, rng: random.Random) -> Tree:
         return Tree(label, (rng.choice(LEXICON[label].split()),))
     return Tree(label, tuple(grow(part, rng) for part in rng.choice(GRAMMAR[label]).split()))
 
-# %% ../notebooks/16_constituency_parsing.ipynb #16-869a8752
+# %% ../notebooks/16_constituency_parsing.ipynb #16-c007c296
 def generated_treebank(trees: int = 2000, held_out: int = 60, seed: int = 0) -> Treebank:
     """``trees`` normalized trees of the grammar to train on, and ``held_out`` more each to validate and test.
 
@@ -242,7 +244,7 @@ def generated_treebank(trees: int = 2000, held_out: int = 60, seed: int = 0) -> 
     train, rest = everything[:trees], everything[trees:]
     return Treebank("generated treebank", train, rest[:held_out], rest[held_out:])
 
-# %% ../notebooks/16_constituency_parsing.ipynb #16-264a85c6
+
 def load_treebank() -> Treebank:
     """The Penn Treebank sample, or the generated treebank where it cannot be had; a printed line says which."""
     try:
