@@ -22,7 +22,7 @@ from annotated_transformer.parsing import (
     OWN_TREES,
     PUNCTUATION,
     TOP,
-    WORD,
+    UNTAGGED,
     BracketScore,
     ParsingVocabulary,
     Tree,
@@ -83,7 +83,7 @@ nodes = st.recursive(
     max_leaves=12,
 )
 trees = st.lists(nodes, min_size=1, max_size=3).map(lambda parts: Tree(TOP, tuple(parts)))
-symbols = st.sampled_from(["(S", ")S", "(NP", ")NP", "(VP", ")VP", WORD, WORD, "fox", "?"])
+symbols = st.sampled_from(["(S", ")S", "(NP", ")NP", "(VP", ")VP", "DT", "NN", UNTAGGED])
 
 # Trees and brackets --------------------------------------------------------------------------------------------------
 
@@ -92,7 +92,7 @@ symbols = st.sampled_from(["(S", ")S", "(NP", ")NP", "(VP", ")VP", WORD, WORD, "
 def test_brackets_and_back(tree: Tree) -> None:
     """Fails when a word, a tag, a unary, an escaped bracket or a second root is lost on the way."""
     assert read_trees(str(tree)) == [tree]
-    assert restore(linearize(tree), leaves(tree)) == tree
+    assert restore(linearize(tree), words_below(tree)) == tree
     assert len(linearize(tree)) == len(leaves(tree)) + 2 * sum(kind == "open" for kind, _ in walk(tree)) - 2
 
 
@@ -101,7 +101,7 @@ def test_the_whole_sample_there_and_back(sample: Treebank) -> None:
     """Fails when one of the sample's trees does not come back from its brackets, or normalizing leaves a trace."""
     assert len(everything(sample)) == 3914 and all(everything(sample))
     for tree in everything(sample):
-        assert restore(linearize(tree), leaves(tree)) == tree == read_trees(str(tree))[0]
+        assert restore(linearize(tree), words_below(tree)) == tree == read_trees(str(tree))[0]
         assert normalize(tree) == tree and tree.label == TOP
         assert not any(plain_label(node.label) != node.label or node.label == "-NONE-" for _, node in walk(tree))
 
@@ -118,9 +118,9 @@ def test_very_deep_trees() -> None:
     depth = 2000
     tree = read_trees(f"( {'(X-Y ' * depth}(NN word){')' * depth})")[0]
     plain = normalize(tree)
-    assert restore(linearize(plain), leaves(plain)) == plain == read_trees(str(plain))[0]
+    assert restore(linearize(plain), words_below(plain)) == plain == read_trees(str(plain))[0]
     assert score_trees([plain], [plain]).gold == depth and hash(plain) != hash(tree)
-    assert mend(["(X"] * depth + [WORD], leaves(plain)) == (plain, {"never closed": depth})
+    assert mend(["(X"] * depth + ["NN"], words_below(plain)) == (plain, {"never closed": depth})
 
 
 def test_normalizing() -> None:
@@ -171,9 +171,9 @@ def test_the_line_needs_a_top() -> None:
 @given(tokens=st.lists(symbols, max_size=20), count=st.integers(1, 5))
 def test_anything_becomes_a_tree_over_the_words(tokens: list[str], count: int) -> None:
     """Fails when a word is lost, doubled or moved, or a mended tree is not well-formed."""
-    words = [Tree("NN", (f"w{i}",)) for i in range(count)]
+    words = [f"w{i}" for i in range(count)]
     tree, repairs = mend(tokens, words)
-    assert leaves(tree) == words and min(repairs.values(), default=1) > 0
+    assert words_below(tree) == words and min(repairs.values(), default=1) > 0
     assert restore(linearize(tree), words) == tree
     if repairs:
         with pytest.raises(ValueError, match=f"no tree over {count} words .*expected none; mend repairs them"):
@@ -185,29 +185,27 @@ def test_anything_becomes_a_tree_over_the_words(tokens: list[str], count: int) -
 @pytest.mark.parametrize(
     "line, expected, repairs",
     [
-        ("(S XX (VP XX )VP XX )S", "(S (T a) (VP (T b)) (T c))", {}),
-        ("(S XX (VP XX XX", "(S (T a) (VP (T b) (T c)))", {"never closed": 2}),
-        ("(S XX (VP XX (NP XX )S", "(S (T a) (VP (T b) (NP (T c))))", {"never closed": 2}),
-        ("(S XX )VP XX XX )S )S", "(S (T a) (T b) (T c))", {"never opened": 2}),
-        ("(S XX XX XX XX XX )S", "(S (T a) (T b) (T c))", {"word too many": 2}),
-        ("(S (NP XX )NP )S", "(S (NP (T a)) (T b) (T c))", {"word missing": 2}),
-        ("(S (NP (NP )NP )NP XX XX XX )S", "(S (T a) (T b) (T c))", {"empty": 2}),
-        ("(S the XX XX ? XX )S", "(S (T a) (T b) (T c))", {"no bracket": 2}),
-        ("", "(T a) (T b) (T c)", {"word missing": 3}),
-        ("(NP XX )NP XX", "(NP (T a)) (T b) (T c)", {"word missing": 1}),
-        ("(VP (VP XX )VP XX XX )VP", "(VP (VP (T a)) (T b) (T c))", {}),
+        ("(S T (VP T )VP T )S", "(S (T a) (VP (T b)) (T c))", {}),
+        ("(S T (VP T T", "(S (T a) (VP (T b) (T c)))", {"never closed": 2}),
+        ("(S T (VP T (NP T )S", "(S (T a) (VP (T b) (NP (T c))))", {"never closed": 2}),
+        ("(S T )VP T T )S )S", "(S (T a) (T b) (T c))", {"never opened": 2}),
+        ("(S T T T T T )S", "(S (T a) (T b) (T c))", {"word too many": 2}),
+        ("(S (NP T )NP )S", "(S (NP (T a)) (XX b) (XX c))", {"word missing": 2}),
+        ("(S (NP (NP )NP )NP T T T )S", "(S (T a) (T b) (T c))", {"empty": 2}),
+        ("", "(XX a) (XX b) (XX c)", {"word missing": 3}),
+        ("(NP T )NP T", "(NP (T a)) (T b) (XX c)", {"word missing": 1}),
+        ("(VP (VP T )VP T T )VP", "(VP (VP (T a)) (T b) (T c))", {}),
     ],
 )
 def test_the_rule_of_mending(line: str, expected: str, repairs: dict[str, int]) -> None:
     """Fails when a case of the stated rule is mended otherwise, or counted as another kind."""
-    words = [Tree("T", (word,)) for word in "abc"]
-    assert mend(line.split(), words) == (read_trees(f"(TOP {expected})")[0], repairs)
+    assert mend(line.split(), list("abc")) == (read_trees(f"(TOP {expected})")[0], repairs)
 
 
 def test_no_words_no_tree() -> None:
     """Fails when an empty sentence gets a tree."""
     with pytest.raises(ValueError, match="no words has no tree"):
-        mend([WORD], [])
+        mend(["NN"], [])
 
 
 # Scores --------------------------------------------------------------------------------------------------------------
@@ -219,7 +217,7 @@ def perturbed(tree: Tree, rng: random.Random) -> Tree:
     for _ in range(rng.randrange(8)):
         at = rng.randrange(len(line))
         line[at : at + 1] = rng.choice([[], [line[at]] * 2, [rng.choice(["(NP", ")NP", "(VP", ")S", "(PP"])]])
-    return mend(line, leaves(tree))[0]
+    return mend(line, words_below(tree))[0]
 
 
 def as_pyevalb_reads(tree: Tree, kept: list[bool]) -> Tree | None:
@@ -265,7 +263,7 @@ def test_the_score_is_that_of_pyevalb() -> None:
 def test_the_score_is_that_of_pyevalb_on_the_sample(sample: Treebank) -> None:
     """Fails as the test above, on trees with everything that newspapers have."""
     rng, gold = random.Random(1), sample.test + sample.validation
-    assert compare_with_pyevalb(gold, [perturbed(tree, rng) for tree in gold]) > 300
+    assert compare_with_pyevalb(gold, [perturbed(tree, rng) for tree in gold]) > 200
 
 
 def test_pyevalb_matches_sets_and_evalb_does_not() -> None:
@@ -344,11 +342,12 @@ def test_words_and_brackets_share_a_vocabulary() -> None:
     """Fails when a bracket's id is a word's, a rare word does not get its class, or a held-out word an id."""
     text = "(TOP (S (NN fox) (NN fox) (VB running) (VB sitting) (CD 12) (CD 13) (NN oddity)))"
     vocabulary = ParsingVocabulary(read_trees(text))
-    assert vocabulary.brackets == ["(S", ")S", WORD] and vocabulary.words == ["fox", "<lower ng>", "<number>"]
-    assert vocabulary.encode_words(["fox", "jumping", "99", "whale"]) == [7, 8, 9, 3] and len(vocabulary) == 10
-    assert vocabulary.decode([4, 6, 5, 7, 3, 0]) == ["(S", WORD, ")S", "?", "?", "?"]
+    assert vocabulary.brackets == ["(S", ")S", "CD", "NN", "VB"]
+    assert vocabulary.words == ["fox", "<lower ng>", "<number>"]
+    assert vocabulary.encode_words(["fox", "jumping", "99", "whale"]) == [9, 10, 11, 3] and len(vocabulary) == 12
+    assert vocabulary.decode([4, 7, 5, 9, 3, 0]) == ["(S", "NN", ")S"] + 3 * [UNTAGGED]
     other = read_trees("(TOP (X (NN fox)))")[0]
-    assert vocabulary.encode_pair(other) == ([7], [3, 6, 3])
+    assert vocabulary.encode_pair(other) == ([9], [3, 7, 3])
     assert [word_class(word) for word in ("Oddly", "mid-May", "3-year", "A")] == [
         "<capital ly>", "<hyphen ay>", "<number>", "<capital a>",
     ]  # fmt: skip
@@ -358,10 +357,10 @@ def test_words_and_brackets_share_a_vocabulary() -> None:
 def learnt() -> tuple[Transformer, ParsingVocabulary, list[Tree]]:
     """A model that has learnt a few trees by heart."""
     torch.manual_seed(0)
-    trees = generated_treebank(8, 0, seed=3).train
+    trees = generated_treebank(4, 0, seed=3).train
     vocabulary = ParsingVocabulary(trees)
     model = Transformer(parsing_config(len(vocabulary)))
-    train(model, token_batches([vocabulary.encode_pair(tree) for tree in trees], 2000), 60, 20, 0.5, smoothing=0.0)
+    train(model, token_batches([vocabulary.encode_pair(tree) for tree in trees], 2000), 200, 50, 0.5)
     return model, vocabulary, trees
 
 
@@ -370,7 +369,7 @@ def test_a_few_trees_are_learnt_by_heart(learnt: tuple) -> None:
     model, vocabulary, trees = learnt
     parses = parse(model, vocabulary, [words_below(tree) for tree in trees], max_tokens=30)
     report = judge_parses(trees, parses)
-    assert report["f1"] > 90 and report["well_formed"] >= 6 and report["sentences"] == 8
+    assert report["f1"] > 90 and report["well_formed"] >= 3 and report["sentences"] == 4
     assert report["exact"] == sum(
         score_trees([tree], [guess]).f1 == 100 for tree, (guess, _) in zip(trees, parses, strict=True)
     )
@@ -398,7 +397,7 @@ def test_the_search_is_the_papers(learnt: tuple, monkeypatch: pytest.MonkeyPatch
 def test_a_report_counts_what_was_mended() -> None:
     """Fails when a mended line counts as well-formed, or repairs of several sentences are not added up."""
     gold = read_trees("(TOP (S (NN a) (NN b)))") * 3
-    parses = [mend(line.split(), leaves(gold[0])) for line in ("(S XX XX )S", "(S XX XX", "(S (NP XX")]
+    parses = [mend(line.split(), ["a", "b"]) for line in ("(S NN NN )S", "(S NN NN", "(S (NP NN")]
     report = judge_parses(gold, parses)
     assert report["well_formed"] == 1 and report["repairs"] == {"never closed": 3, "word missing": 1}
     assert (report["gold"], report["predicted"], report["matched"]) == (3, 4, 3)
@@ -439,7 +438,7 @@ def test_a_folder_of_another_run_is_refused(small: Treebank, tmp_path: Path) -> 
 def test_a_run_is_reported_once(small: Treebank, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fails when a finished run is parsed anew, or judged on other trees than the test part's."""
     monkeypatch.setattr(parsing, "parse", lambda model, vocabulary, sentences: [
-        (flat_tree([Tree(WORD, (word,)) for word in sentence]), Counter()) for sentence in sentences
+        (flat_tree([Tree(UNTAGGED, (word,)) for word in sentence]), Counter()) for sentence in sentences
     ])  # fmt: skip
     run = run_size(small, 10, tmp_path, TINY)
     assert run["trees"] == 10 and run["sentences"] == 3 and len(run["own"]) == len(read_trees(OWN_TREES))
@@ -458,7 +457,7 @@ def test_the_command(small: Treebank, tmp_path: Path, monkeypatch: pytest.Monkey
     """Fails when a size is left out, the record lacks its provenance, or sizes are not checked."""
     monkeypatch.setattr(parsing, "load_penn_sample", lambda: small)
     monkeypatch.setattr(parsing, "parse", lambda model, vocabulary, sentences: [
-        (flat_tree([Tree(WORD, (word,)) for word in sentence]), Counter()) for sentence in sentences
+        (flat_tree([Tree(UNTAGGED, (word,)) for word in sentence]), Counter()) for sentence in sentences
     ])  # fmt: skip
     options = [
         "--size",
