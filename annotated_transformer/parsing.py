@@ -407,11 +407,12 @@ def word_class(word: str) -> str:
     shape = "capital" if word[0].isupper() else "hyphen" if "-" in word else "lower"
     return f"<{shape} {word[-2:].lower()}>"
 
-# %% ../notebooks/16_constituency_parsing.ipynb #16-1e1c0bc8
+# %% ../notebooks/16_constituency_parsing.ipynb #16-62012a79
 class ParsingVocabulary:
     """One vocabulary for sentences and lines of brackets, made from the trees of a training part (section 6.3).
 
-    It has the ``brackets`` with the tags, and in ``words`` at most ``limit`` words that come twice or more, and the classes of the rest.
+    It has ``brackets``, tags among them, and in ``words`` at most ``limit`` words that come twice or more, and the
+    classes of the rest.
     """
 
     def __init__(self, trees: Sequence[Tree], limit: int = 2000) -> None:
@@ -447,7 +448,7 @@ def parsing_config(vocabulary_size: int) -> TransformerConfig:
         vocabulary_size, num_layers=2, d_model=96, d_ff=192, num_heads=4, dropout=0.2, norm="pre", max_length=1024
     )
 
-# %% ../notebooks/16_constituency_parsing.ipynb #16-657ddc60
+# %% ../notebooks/16_constituency_parsing.ipynb #16-d7d57884
 SEARCH = {"beam_size": 21, "alpha": 0.3, "extra_length": 300}
 """Section 6.3's choices for ``beam_search``."""
 
@@ -458,7 +459,8 @@ def parse(
 ) -> list[tuple[Tree, Counter[str]]]:  # fmt: skip
     """The tree of each sentence, a sequence of words, with the repairs that ``mend`` made (section 6.3).
 
-    ``search`` is handed to ``beam_search``; ``max_tokens`` limits the words searched together. Raises ValueError for a sentence of no words, and as ``beam_search`` does.
+    ``search`` is handed to ``beam_search``; ``max_tokens`` limits the words searched together. Raises ValueError for a
+    sentence of no words, and as ``beam_search`` does.
     """
     device = next(model.parameters()).device
     if empty := [number for number, sentence in enumerate(sentences) if not sentence]:
