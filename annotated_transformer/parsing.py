@@ -555,12 +555,10 @@ def run_size(treebank: Treebank, size: int, folder: Path, training: TrainingConf
         write_atomically(report, json.dumps(facts, indent=1).encode())
     return json.loads(report.read_text(encoding="utf-8")) if finished else None
 
-# %% ../notebooks/16_constituency_parsing.ipynb #16-78dbfb3e
+# %% ../notebooks/16_constituency_parsing.ipynb #16-67ad7541
 def parsing_record(treebank: Treebank, runs: list[dict[str, Any]], training: TrainingConfig) -> dict[str, Any]:
     """The record of some runs on one treebank, with their settings and provenance."""
-    from annotated_transformer import (
-        cli,
-    )  # only this command needs it: the module itself imports earlier chapters alone
+    from annotated_transformer import cli  # here, since the module itself imports earlier chapters alone
 
     flat = score_trees(treebank.test, [flat_tree(leaves(tree)) for tree in treebank.test])
     command = shlex.join(["python", "-m", "annotated_transformer.parsing", *sys.argv[1:]])
