@@ -456,7 +456,7 @@ def train(
             facts = resumed_run(data, run, asked, options)
         else:
             facts = begun_run(data, run, asked, options)
-            facts |= describe_run(["annotated-transformer"], chosen_device, facts["training"]["seed"])
+            facts |= describe_run(["annotated-transformer"], chosen_device) | {"seed": facts["training"]["seed"]}
         trainer, finished = train_worker(data, run, facts, chosen_device, limit, rank, world_size)
     if rank == 0:
         say_what_next(trainer, finished, way_on(data, run, device, threads, world_size))

@@ -175,14 +175,13 @@ def cpu_name() -> str:
     return next(names, platform.processor())
 
 
-def describe_run(program: Sequence[str], device: torch.device, seed: int) -> dict[str, Any]:
-    """The provenance of a run: command, seed, commit, versions, hardware and date.
+def describe_run(program: Sequence[str], device: torch.device) -> dict[str, Any]:
+    """The provenance of a run: command, commit, versions, hardware and date.
 
     ``program`` are the words of the command before its arguments, such as ``["annotated-transformer"]``.
     """
     return {
         "command": shlex.join([*program, *sys.argv[1:]]),
-        "seed": seed,
         "commit": current_commit(),
         "versions": {
             "annotated_transformer": annotated_transformer.__version__,

@@ -158,7 +158,7 @@ def run_row(row: str, seed: int, plan: Plan, text: Text, folder: Path, device: t
     ]
     result["passes"] = round(trainer.tokens / sum(len(target) + 1 for _, target in text.train), 2)
     result |= {"seconds": round(trainer.seconds, 1), "cpu_seconds": round(trainer.cpu_seconds, 1)}
-    result["made_by"] = describe_run(["python", "-m", "annotated_transformer.variations"], device, seed)
+    result["made_by"] = describe_run(["python", "-m", "annotated_transformer.variations"], device)
     write_atomically(folder / "result.json", json.dumps(result, indent=1).encode())
     for checkpoint in find_checkpoints(folder):
         checkpoint.with_suffix(".json").unlink()

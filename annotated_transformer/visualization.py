@@ -411,7 +411,7 @@ def record_ablation(record: Path, sentences: int | None, beam: int) -> None:
     found = head_ablation(translator, pairs, heads_of(translator.model), beam)
     made = {"translator": {name: translator.facts[name] for name in ("commit", "date", "step", "seconds")}}
     program = ["python", "-m", "annotated_transformer.visualization"]
-    facts = found | made | describe_run(program, torch.device("cpu"), seed=0)
+    facts = found | made | describe_run(program, torch.device("cpu"))
     write_atomically(record, (json.dumps(facts, indent=1) + "\n").encode())
 
 

@@ -72,7 +72,7 @@ def write_record(name: str, facts: dict, seed: int) -> None:
     """Write ``facts`` and their provenance to ``records/benchmark_NAME.json`` of the package."""
     program = ["python", f"benchmarks/{Path(sys.argv[0]).name}"]
     load = [round(number, 2) for number in os.getloadavg()]  # of 1, 5 and 15 minutes: was the machine quiet?
-    provenance = describe_run(program, torch.device("cpu"), seed) | {"load_average": load}
+    provenance = describe_run(program, torch.device("cpu")) | {"seed": seed, "load_average": load}
     path = RECORDS / f"benchmark_{name}.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(facts | provenance, indent=1) + "\n", encoding="utf-8")

@@ -349,7 +349,7 @@ def test_the_command_writes_a_record(small: Translator, tmp_path, monkeypatch) -
     record = json.loads(path.read_text(encoding="utf-8"))
     assert record["sentences"] == 2 and len(record["heads"]) == len(heads_of(small.model))
     assert record["command"].startswith("python -m annotated_transformer.visualization")
-    for name in ("seed", "commit", "versions", "hardware", "date", "translator", "beam"):
+    for name in ("commit", "versions", "hardware", "date", "translator", "beam"):
         assert record[name] is not None or name == "commit"
     assert record["translator"] == small.facts
 
