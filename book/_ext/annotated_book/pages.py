@@ -28,7 +28,6 @@ STATUSES = {
     "measured": "recomputed or measured by a cell",
     "deviates": "the book does otherwise; the reason is given",
     "prose only": "told; there is nothing to run",
-    "planned": "belongs to a chapter still to be written",
 }
 
 
@@ -152,13 +151,11 @@ def ledger_of(root: Path) -> dict[str, list[dict]]:
     return yaml.safe_load((root / "book" / "ledger.yml").read_text(encoding="utf-8"))
 
 
-def address_of(entry: dict, app: Sphinx, docname: str) -> str | None:
-    """The address of a ledger entry's place in the book, seen from a page; None where it has no place yet."""
-    target = f"notebooks/{entry.get('notebook')}"
-    if target not in app.env.found_docs:
-        return None
-    _, anchor, _ = app.env.metadata[target]["myst_slugs"].get(slug(entry.get("heading", "")), (0, "", ""))
-    return app.builder.get_relative_uri(docname, target) + (f"#{anchor}" if anchor else "")
+def address_of(entry: dict, app: Sphinx, docname: str) -> str:
+    """The address of a ledger entry's place in the book, seen from a page."""
+    target = f"notebooks/{entry['notebook']}"
+    _, anchor, _ = app.env.metadata[target]["myst_slugs"][slug(entry["heading"])]
+    return f"{app.builder.get_relative_uri(docname, target)}#{anchor}"
 
 
 def fill_picture(app: Sphinx, doctree: nodes.document, docname: str) -> None:
@@ -190,7 +187,7 @@ def paper_map(root: Path) -> str:
 
 def badge(status: str) -> str:
     """A status as a small label."""
-    looks = {"implemented": "success", "measured": "primary", "deviates": "warning", "planned": "light"}
+    looks = {"implemented": "success", "measured": "primary", "deviates": "warning"}
     return f"{{bdg-{looks.get(status, 'primary-line')}}}`{status}`"
 
 

@@ -23,13 +23,12 @@ OUTLINE = {
     "7 Conclusion, and the appendix": ["section 7", "appendix", "figure 3", "figure 4", "figure 5"],
 }
 
-# One sign for each status, drawn in a square of 14: a tick, bars, an unequal sign, lines of text, an empty ring.
+# One sign for each status, drawn in a square of 14: a tick, bars, an unequal sign, lines of text.
 SIGNS = {
     "implemented": "M2 8 L5.5 11.5 L12 3",
     "measured": "M3 12 V8 M7 12 V5 M11 12 V2",
     "deviates": "M2 5 H12 M2 9.5 H12 M10 1.5 L4 13",
     "prose only": "M2 3 H12 M2 7 H12 M2 11 H8",
-    "planned": "M7 2 A5 5 0 1 1 6.99 2",
 }
 
 BOX, GAP, LINE = 180, 8, 15  # width of a box, space between two, height of a line of text
@@ -61,28 +60,27 @@ def short(part: str) -> str:
     return (part[:1].upper() + part[1:]).replace("Section", "§").replace("to section", "to §")
 
 
-def box(entry: dict, x: int, y: int, height: int, address: str | None) -> str:
-    """One entry as a box: a link where it has an address."""
+def box(entry: dict, x: int, y: int, height: int, address: str) -> str:
+    """One entry as a box, a link to its address."""
     title = f"{entry['paper'].capitalize()}, {entry['title']}: {entry['status']}"
     round_ = 3 if entry["paper"].startswith(("section", "abstract", "appendix")) else 14
     lines = [
         f'<text x="{x + 11}" y="{y + 37 + LINE * place}">{escape(line)}</text>'
         for place, line in enumerate(textwrap.wrap(entry["title"], LETTERS))
     ]
-    tag = f'a href="{escape(address)}"' if address else "g"
     return "".join(
         [
-            f'<{tag} class="{css_class(entry["status"])}"><title>{escape(title)}</title>',
+            f'<a href="{escape(address)}" class="{css_class(entry["status"])}"><title>{escape(title)}</title>',
             f'<rect x="{x + 1}" y="{y + 1}" width="{BOX - 2}" height="{height - 2}" rx="{round_}"/>',
             f'<text class="part" x="{x + 11}" y="{y + 20}">{escape(short(entry["paper"]))}</text>',
             f'<path class="sign" transform="translate({x + BOX - 25} {y + 9})" d="{SIGNS[entry["status"]]}"/>',
             *lines,
-            f"</{tag[0]}>",
+            "</a>",
         ]
     )
 
 
-def picture(ledger: dict[str, list[dict]], columns: int, address_of: Callable[[dict], str | None]) -> str:
+def picture(ledger: dict[str, list[dict]], columns: int, address_of: Callable[[dict], str]) -> str:
     """The whole paper as an SVG with so many boxes side by side; `address_of` says where an entry's box leads."""
     drawn, y = [], 0
     for heading, entries in in_order(ledger).items():
