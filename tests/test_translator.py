@@ -165,7 +165,7 @@ def test_a_record_has_its_provenance(language: str) -> None:
     assert record["command"].startswith("annotated-transformer train") and "/" not in record["command"]
     for name in ("seed", "commit", "versions", "hardware", "date", "seconds", "cpu_seconds", "averaged", "evaluation"):
         assert record[name] is not None
-    assert record["parameters"] <= 3_000_000 and record["cpu_seconds"] <= 90 * 60
+    assert record["parameters"] <= 3_000_000 and record["cpu_seconds"] <= 2 * 90 * 60  # two cores, 90 minutes
     assert all(re.match(r"nrefs:1\|", score["signature"]) for score in record["scores"].values())
     assert record["evaluation"]["beam"] == 4 and record["evaluation"]["alpha"] == 0.6
     assert record["evaluation"]["sentences"] == 1000 == sum(row["sentences"] for row in record["scores_by_length"])

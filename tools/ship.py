@@ -39,7 +39,7 @@ of {averaged} checkpoints, scored with 32-bit weights; here they have 16 bits.
 {step:,} of {steps:,} steps, {minutes:.0f} minutes of processor time ({hours:.1f} hours by the clock),
 {threads} thread(s) of {cpu}, seed {seed}, {date}:
 
-    {command}
+    {commands}
 
 ## Use and limits
 
@@ -59,6 +59,9 @@ def main(translator: str, record: str) -> None:
     for name in ("command", "commit", "step", "averaged"):
         if loaded.facts[name] != facts[name]:
             sys.exit(f"{name} is {loaded.facts[name]!r} in {translator}, {facts[name]!r} in {record}: not the same run")
+    commands, steps = [facts["command"]], facts["training"]["steps"]
+    if f"--steps {steps}" not in facts["command"]:  # the run was given more of them later
+        commands.append(" ".join([*facts["command"].split()[:4], "--resume --steps", str(steps)]))
     shutil.rmtree(PRETRAINED, ignore_errors=True)
     shutil.copytree(translator, PRETRAINED)
     rows = [
@@ -68,14 +71,15 @@ def main(translator: str, record: str) -> None:
     card = CARD.format(
         rows="\n".join(rows),
         averaged=len(facts["averaged"]),
-        steps=facts["training"]["steps"],
+        steps=steps,
+        commands="\n    ".join(commands),
         threads=facts["hardware"]["threads"],
         minutes=facts["cpu_seconds"] / 60,
         hours=facts["seconds"] / 3600,
         cpu=facts["hardware"]["cpu"],
         **{name: facts["model"][name] for name in ("num_layers", "d_model", "norm")},
         **{name: facts["evaluation"][name] for name in ("beam", "alpha")},
-        **{name: facts[name] for name in ("parameters", "step", "seed", "date", "command")},
+        **{name: facts[name] for name in ("parameters", "step", "seed", "date")},
     )
     (PRETRAINED / "README.md").write_text(card, encoding="utf-8")
 
