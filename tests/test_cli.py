@@ -215,10 +215,13 @@ def test_ctrl_c_saves_and_says_how_to_go_on(data: Path, tmp_path: Path) -> None:
     words = ["train", data, tmp_path / "a run", *TINY, "--steps", 1_000_000, "--save-every", 1_000_000, "--threads", 1]
     running = subprocess.Popen(process(*words), stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
     log = tmp_path / "a run" / "log.jsonl"
-    while running.poll() is None and not log.exists():
-        time.sleep(0.05)
-    running.send_signal(signal.SIGINT)
-    said = running.communicate(timeout=120)[1]
+    try:
+        while running.poll() is None and not (log.exists() and log.stat().st_size):  # it is there, empty, before step 1
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        said = running.communicate(timeout=120)[1]
+    finally:
+        running.kill()
     assert running.returncode == 130 and "Traceback" not in said
     expected = f"annotated-transformer train {data} '{tmp_path / 'a run'}' --resume --device cpu --threads 1"
     assert said.strip().endswith(f"to go on: {expected}")
