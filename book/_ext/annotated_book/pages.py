@@ -243,13 +243,15 @@ def api(root: Path) -> str:
     lines = []
     for path, chapter in chapters_of(root):
         module = chapter.get("module")
-        if not module or not (root / "annotated_transformer" / f"{module}.py").is_file():
+        file = root / "annotated_transformer" / f"{module}.py"
+        if not module or not file.is_file():
             continue
+        classes = set(re.findall(r"^class (\w+)", file.read_text(encoding="utf-8"), re.M))  # BERT is one, too
         full = f"annotated_transformer.{module}"
         lines += [f"## {module}", "", f"From [{numbered(chapter)}](../notebooks/{path.name}). {chapter['promise']}", ""]
         lines += ["```{eval-rst}", f".. py:module:: {full}", ""]
         for name in exported_by(path):
-            kind = "autodata" if name.isupper() else "autoclass" if name[0].isupper() else "autofunction"
+            kind = "autoclass" if name in classes else "autodata" if name.isupper() else "autofunction"
             options = ["   :members:", "   :show-inheritance:"] if kind == "autoclass" else []
             lines += [f".. {kind}:: {full}.{name}", *options, ""]
         lines += ["```", ""]
