@@ -72,7 +72,7 @@ def check_descendant(name: str, config: TransformerConfig, **wanted: str) -> Non
 
 # %% ../notebooks/19_descendants.ipynb #19-c16e6d9f
 class GPT(nn.Module):
-    """The decoder alone, without a memory to attend to: GPT-2 (Radford et al. 2019), one of the plans of section 7.
+    """The decoder of section 3.1 alone, without a memory to attend to: GPT-2 (Radford et al. 2019).
 
     ``config`` has ``norm="pre"`` and ``positions="learned"`` (ValueError otherwise).
     """
@@ -181,7 +181,7 @@ def distance_bucket(distance: Tensor, both_ways: bool) -> Tensor:
     bucket = torch.where(away < exact, away, (exact + coarse.long()).clamp(max=buckets - 1))
     return bucket + buckets * (distance > 0) if both_ways else bucket
 
-# %% ../notebooks/19_descendants.ipynb #19-fecc49e0
+
 class RelativePositionBias(nn.Module):
     """What T5 adds to the scores: a learned number for each head and each bucket of distances, zero at the start."""
 
