@@ -81,7 +81,7 @@ PLANS = {
 def planned_runs(rows: Sequence[str] = ROWS, seeds: int = 2, base_seeds: int = 5) -> list[tuple[str, int]]:
     """The runs of the table as pairs of row and seed: ``seeds`` for each row, ``base_seeds`` for the base row."""
     counts = {row: base_seeds if row == "base" else seeds for row in rows}
-    return [(row, seed) for seed in range(max(counts.values())) for row in rows if seed < counts[row]]
+    return [(row, seed) for seed in range(max(counts.values())) for row in counts if seed < counts[row]]
 
 
 def missing_runs(record: dict[str, Any]) -> list[tuple[str, int]]:
@@ -316,7 +316,7 @@ def seed_deviation(record: dict[str, Any], metric: str) -> tuple[float, int]:
 
 @dataclass(frozen=True)
 class Difference:
-    """By how much one row is better than another: the mean, and the margin that chance may take, 95 times in 100."""
+    """By how much one row is better than another: the mean, and the margin that chance keeps, 95 times in 100."""
 
     mean: float
     margin: float

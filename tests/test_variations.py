@@ -95,6 +95,11 @@ def test_the_whole_table_is_43_runs_seed_by_seed() -> None:
     assert planned_runs(["E", "C1"], seeds=1) == [("E", 0), ("C1", 0)]
 
 
+def test_a_row_that_is_named_twice_is_run_once() -> None:
+    """Fails when ``--row E --row E`` trains the same run a second time."""
+    assert planned_runs(["E", "C1", "E"], seeds=2) == [("E", 0), ("C1", 0), ("E", 1), ("C1", 1)]
+
+
 def test_all_rows_read_the_same_batches_and_seeds_differ(tmp_path: Path) -> None:
     """Fails when the weights do not depend on the seed (set too late), or a row has its own data order or plan."""
     text = prepare_text(TINY)
