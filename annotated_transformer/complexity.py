@@ -25,7 +25,7 @@ from .attention import scaled_dot_product_attention
 
 # %% ../notebooks/07_why_self_attention.ipynb #07-8792b9e7
 class CausalConvolution(nn.Module):
-    """A convolution over positions that looks left: contiguous, dilated or separable (section 4, last row but one).
+    """A convolution over positions that looks left: contiguous, dilated or separable (section 4).
 
     Output ``t`` depends on the inputs ``t``, ``t - dilation``, ..., ``t - (width - 1) * dilation``. ``separable``
     splits the kernel into one part for each channel and one matrix for each position. No biases, no activation.
