@@ -172,7 +172,7 @@ class Treebank:
     validation: list[Tree]
     test: list[Tree]
 
-# %% ../notebooks/16_constituency_parsing.ipynb #16-7c17fd29
+
 def load_penn_sample() -> Treebank:
     """The Penn Treebank sample of NLTK, normalized (section 6.3).
 
@@ -286,8 +286,9 @@ def mend(tokens: Sequence[str], words: Sequence[str]) -> tuple[Tree, Counter[str
     """Read a line of brackets and tags over ``words`` as a tree; what does not fit is repaired.
 
     The rule: a tag takes the next word; ``)X`` closes the innermost open ``X`` and all inside it; the end closes the
-    rest; words left over go to the end of the last constituent below ``TOP``; everything else that does not fit is
-    dropped. Returns the tree and the repairs, counted by kind. Raises ValueError for no words.
+    rest; words left over go to the end of what stands last below ``TOP``, if that is a constituent, else beside it;
+    everything else that does not fit is dropped. Returns the tree and the repairs, counted by kind. Raises ValueError
+    for no words.
     """
     if not words:
         raise ValueError("a sentence of no words has no tree: expected at least one")
