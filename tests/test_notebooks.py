@@ -179,6 +179,13 @@ def test_imports_run_one_way():
 
 
 @each_notebook
+def test_charts_leave_the_names_of_vega_alone(path):
+    """Fails when a chart's parameter is called like a signal that Vega has already: the chart would stay empty."""
+    names = re.findall(r'alt\.param\(\s*(?:name=)?"(\w+)"', "\n".join(cells(path, "code")))
+    assert set(names).isdisjoint({"width", "height", "padding", "autosize", "background", "cursor"})
+
+
+@each_notebook
 def test_links_lead_to_chapters(path):
     """Fails when a chapter links to one that does not exist (yet)."""
     links = re.findall(r"\]\(([^)]+\.ipynb)\)", "\n".join(cells(path, "markdown")))
