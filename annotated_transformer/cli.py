@@ -6,9 +6,9 @@
 __all__ = ['START', 'SETTINGS', 'EXAMPLES', 'PARTS', 'TWO_FILES', 'SMALL', 'PRESETS', 'FIELD_HELP', 'Failure', 'Commands', 'main',
            'write_corpus', 'load_named', 'learn_subwords', 'count_all', 'prepare', 'read_facts', 'read_corpus',
            'pairs_of', 'preset_values', 'FieldOption', 'SectionedCommand', 'field_options', 'machine_options',
-           'use_machine', 'chosen', 'configs_of', 'begun_run', 'resumed_run', 'batches_of', 'way_on', 'say_what_next',
-           'save_run', 'train_worker', 'train', 'average', 'decoded_lines', 'search_options', 'load_translator',
-           'translate', 'check_languages', 'moses_references', 'evaluate']
+           'use_machine', 'chosen', 'configs_of', 'begun_run', 'resumed_run', 'batches_of', 'program', 'way_on',
+           'say_what_next', 'save_run', 'train_worker', 'train', 'average', 'decoded_lines', 'search_options',
+           'load_translator', 'translate', 'check_languages', 'moses_references', 'evaluate']
 
 # %% ../notebooks/A_command_line.ipynb #A-2bc07f9c
 import json
@@ -386,13 +386,17 @@ def batches_of(
     return batches, list(token_batches(held_out, max(2048, longest), epochs=1))
 
 # %% ../notebooks/A_command_line.ipynb #A-e0a53db4
+def program(world_size: int) -> list[str]:
+    """The words that start so many processes of this program."""
+    torchrun = ["torchrun", "--nproc-per-node", str(world_size), "-m", "annotated_transformer"]
+    return torchrun if world_size > 1 else ["annotated-transformer"]
+
+
 def way_on(data: Path, run: Path, device: str, threads: int | None, world_size: int) -> str:
     """The command that goes on with a run."""
-    torchrun = ["torchrun", "--nproc-per-node", str(world_size), "-m", "annotated_transformer"]
-    command = torchrun if world_size > 1 else ["annotated-transformer"]
     machine = ["--device", device] if device != "auto" else []
     machine += ["--threads", str(threads)] if threads else []
-    return shlex.join([*command, "train", str(data), str(run), "--resume", *machine])
+    return shlex.join([*program(world_size), "train", str(data), str(run), "--resume", *machine])
 
 
 def say_what_next(trainer: Trainer, finished: bool, go_on: str) -> None:
@@ -456,7 +460,7 @@ def train(
             facts = resumed_run(data, run, asked, options)
         else:
             facts = begun_run(data, run, asked, options)
-            facts |= describe_run(["annotated-transformer"], chosen_device) | {"seed": facts["training"]["seed"]}
+            facts |= describe_run(program(world_size), chosen_device) | {"seed": facts["training"]["seed"]}
         trainer, finished = train_worker(data, run, facts, chosen_device, limit, rank, world_size)
     if rank == 0:
         say_what_next(trainer, finished, way_on(data, run, device, threads, world_size))

@@ -405,15 +405,16 @@ class Trainer(SavedRun):
             tidy_folder(self.folder, self.step)
         model = DistributedDataParallel(self.model) if self.workers > 1 else self.model
         steps = step_batches(batches, self.config.steps, self.config.accumulate, self.step)
-        clocks = self.seconds - time.perf_counter(), self.cpu_seconds - time.process_time()
+        before, clocks = (self.seconds, self.cpu_seconds), (time.perf_counter(), time.process_time())
         bar = {"total": self.config.steps, "initial": self.step, "unit": "step", "disable": self.rank > 0 or None}
         with tqdm(steps, mininterval=1.0, **bar) as progress, interruptible() as received:
             for group in progress:
                 loss = self.train_step(model, group)
                 progress.set_postfix(loss=f"{loss:.3f}", refresh=False)
-                self.seconds, self.cpu_seconds = clocks[0] + time.perf_counter(), clocks[1] + time.process_time()
-                asked = torch.tensor(int(bool(received) or self.seconds >= 60 * minutes), device=self.device)
-                stop = bool(sum_over_workers(asked))
+                self.seconds = before[0] + time.perf_counter() - clocks[0]
+                asked, spent = bool(received) or self.seconds >= 60 * minutes, time.process_time() - clocks[1]
+                stop, spent = sum_over_workers(torch.tensor([asked, spent], device=self.device)).tolist()
+                self.cpu_seconds = before[1] + spent
                 if self.rank == 0:
                     self.record(loss, validation, last=stop or self.step == self.config.steps)
                 if stop:
