@@ -117,9 +117,9 @@ def make_contestant(name: str, config: TransformerConfig, seed: int) -> nn.Modul
     return CONTESTANTS[name](Transformer(config)).train()
 
 
-def trainer(model: nn.Module, batches: list[Batch]) -> Callable[[], list[float]]:
+def trainer(model: nn.Module, batches: list[Batch], precision: str = "fp32") -> Callable[[], list[float]]:
     """A function that trains the model on all batches once, and returns the losses; each call goes on."""
-    optimizer, training, steps = transformer_optimizer(model), TrainingConfig(), 0
+    optimizer, training, steps = transformer_optimizer(model), TrainingConfig(precision=precision), 0
 
     def train() -> list[float]:
         nonlocal steps

@@ -18,6 +18,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import contest  # noqa: E402
 import decoding  # noqa: E402
 import memory  # noqa: E402
+import precision  # noqa: E402
 import training  # noqa: E402
 
 from annotated_transformer.subwords import BOS_ID  # noqa: E402
@@ -80,6 +81,30 @@ def test_unequal_work_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     batches = training.random_batches(SMALL, 60, 2, seed=0)
     with pytest.raises(Exception, match="the losses differ"):
         training.check_equal_work(SMALL, batches, seed=0)
+
+
+class NamesOfKernels(TorchDispatchMode):
+    """Keeps the names of all operations that reach PyTorch's dispatcher."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # noqa: ANN001, ANN204
+        self.names.add(str(function.overloadpacket))
+        return function(*args, **(kwargs or {}))
+
+
+def test_precisions_learn_alike_with_the_kernels_they_name() -> None:
+    """Fails when ``update`` leaves attention in 16 bits to the fused kernel on a processor, or a contest changes it."""
+    batches = precision.random_batches(SMALL, 60, 2, seed=0)
+    precision.check_near(SMALL, batches, seed=0)
+    fused = {}
+    for name in precision.CONTESTANTS:
+        with NamesOfKernels() as kernels:
+            precision.training_in(name, SMALL, batches, seed=0)()
+        fused[name] = any("flash_attention_for_cpu" in kernel for kernel in kernels.names)
+    assert fused == {"fp32": True, "bf16": False, "bf16, fused attention": True}
 
 
 def test_marian_gives_our_logits() -> None:
