@@ -33,7 +33,7 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Corpus:
-    """Sentence pairs, source first, in three parts that share no purpose: train, validation and test (section 5.1)."""
+    """Sentence pairs, source first, in three parts for three purposes: train, validation and test (section 5.1)."""
 
     name: str
     languages: tuple[str, str]
@@ -125,7 +125,7 @@ class ParallelFiles:
     """The sentence pairs of two files, plain text or ``.gz``, read anew and line by line each time they are asked for.
 
     One pair at a time is held in memory. Raises FileNotFoundError when made, where a file is missing. While reading,
-    it raises ValueError where the files have not as many lines as each other, and what ``read_lines`` raises.
+    it raises ValueError where the files differ in their number of lines, and what ``read_lines`` raises.
     """
 
     source: Path | str

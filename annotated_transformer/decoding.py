@@ -103,7 +103,7 @@ class CachedDecoder:
         """The next words of all hypotheses, ``(batch, beams)``, to logits ``(batch, beams, vocabulary_size)``."""
         y = self.model.embed(words.reshape(-1, 1), start=self.length)  # (batch * beams, 1, d_model)
         self.beams, self.length = words.size(1), self.length + 1
-        for number, layer in enumerate(self.layers):
+        for number, layer in enumerate(self.layers):  # n=number: each lambda keeps the number of its layer
             y = layer.self_attention_residual(y, lambda y, n=number: self.attend_to_words(n, y))
             y = layer.cross_attention_residual(y, lambda y, n=number: self.attend_to_memory(n, y))
             y = layer.feed_forward_residual(y, layer.feed_forward)

@@ -148,7 +148,10 @@ def score(
 
 # %% ../notebooks/13_bleu.ipynb #13-d491c980
 def split_compounds(line: str) -> str:
-    """Tokenized text with each hyphen inside a word set apart as ``##AT##-##AT##``, three words in place of one."""
+    """Tokenized text with the hyphens inside words set apart as ``##AT##-##AT##``, as Tensor2Tensor's script does it.
+
+    After a part of a single letter the next hyphen stays.
+    """
     return re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", line)
 
 # %% ../notebooks/13_bleu.ipynb #13-0f8a4d59

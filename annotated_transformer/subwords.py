@@ -69,7 +69,7 @@ class Subwords:
         return self.processor.normalize(text).replace("▁", " ").removeprefix(" ")
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Text from token ids; special ones leave no trace. Raises IndexError for an id that no token has."""
+        """Text from token ids; padding, begin and end leave no trace. Raises IndexError for an id that no token has."""
         return self.processor.decode([int(i) for i in ids if int(i) not in (PAD_ID, BOS_ID, EOS_ID)])
 
     def save(self, path: Path | str) -> None:

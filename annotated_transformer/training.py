@@ -406,6 +406,7 @@ class Trainer(SavedRun):
         model = DistributedDataParallel(self.model) if self.workers > 1 else self.model
         steps = step_batches(batches, self.config.steps, self.config.accumulate, self.step)
         before, clocks = (self.seconds, self.cpu_seconds), (time.perf_counter(), time.process_time())
+        # None: no bar where nobody watches a terminal
         bar = {"total": self.config.steps, "initial": self.step, "unit": "step", "disable": self.rank > 0 or None}
         with tqdm(steps, mininterval=1.0, **bar) as progress, interruptible() as received:
             for group in progress:

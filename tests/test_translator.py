@@ -165,7 +165,9 @@ RUNS = ["en_de", "en_fr", *(f"en_de_20_minutes_{kind}" for kind in ("seed_0", "s
 def test_a_record_has_its_provenance(run: str) -> None:
     """Fails when a record lacks what is needed to make it again, a score its signature, or a run took too long."""
     record = read_record(f"multi30k_{run}")
-    assert record["command"].startswith("annotated-transformer train") and "/" not in record["command"]
+    program = " ".join(["torchrun", "--nproc-per-node", str(record["workers"]), "-m", "annotated_transformer"])
+    program = program if record["workers"] > 1 else "annotated-transformer"
+    assert record["command"].startswith(f"{program} train ") and "/" not in record["command"]
     for name in ("seed", "commit", "versions", "hardware", "date", "seconds", "cpu_seconds", "averaged", "evaluation"):
         assert record[name] is not None
     minutes = 20 if "minutes" in run else 2 * 90  # of one core; two cores for 90 minutes

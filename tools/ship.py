@@ -37,7 +37,7 @@ of {averaged} checkpoints, scored with 32-bit weights; here they have 16 bits.
 ## Training
 
 {step:,} of {steps:,} steps, {minutes:.0f} minutes of processor time ({hours:.1f} hours by the clock),
-{threads} thread(s) of {cpu}, seed {seed}, {date}:
+{workers} process(es) of {threads} thread(s) on {cpu}, seed {seed}, {date}:
 
     {commands}
 
@@ -73,6 +73,7 @@ def main(translator: str, record: str) -> None:
         averaged=len(facts["averaged"]),
         steps=steps,
         commands="\n    ".join(commands),
+        workers=facts["workers"],
         threads=facts["hardware"]["threads"],
         minutes=facts["cpu_seconds"] / 60,
         hours=facts["seconds"] / 3600,
