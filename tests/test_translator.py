@@ -158,7 +158,12 @@ def test_the_shipped_translator_is_small_and_translates(shipped: Translator) -> 
     assert translation.text == "Zwei Hunde spielen im Schnee."
 
 
-RUNS = ["en_de", "en_fr", *(f"en_de_20_minutes_{kind}" for kind in ("seed_0", "seed_1", "seed_2", "post_norm"))]
+RUNS = [
+    "en_de",
+    "en_de_one_core",
+    "en_fr",
+    *(f"en_de_20_minutes_{kind}" for kind in ("seed_0", "seed_1", "seed_2", "post_norm")),
+]
 
 
 @pytest.mark.parametrize("run", RUNS)
@@ -172,6 +177,7 @@ def test_a_record_has_its_provenance(run: str) -> None:
         assert record[name] is not None
     minutes = 20 if "minutes" in run else 2 * 90  # of one core; two cores for 90 minutes
     assert record["parameters"] <= 3_000_000 and record["cpu_seconds"] <= 60 * minutes
+    assert record["workers"] == 1 or record["seconds"] < 60 * 90 + 1  # by the clock, and the last step
     assert all(re.match(r"nrefs:1\|", score["signature"]) for score in record["scores"].values())
     assert record["evaluation"]["beam"] == 4 and record["evaluation"]["alpha"] == 0.6
     assert record["evaluation"]["sentences"] == 1000 == sum(row["sentences"] for row in record["scores_by_length"])
