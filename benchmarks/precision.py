@@ -2,23 +2,13 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from unittest.mock import patch
 
 import click
 import torch
-from contest import (
-    median_ratio,
-    record_option,
-    rounds_option,
-    shape_options,
-    show,
-    summary,
-    take_turns,
-    threads_option,
-    write_record,
-)
-from training import make_contestant, measure_speed, random_batches, trainer
+from contest import median_ratio, summary, write_record
+from training import describe_contest, make_contestant, race, random_batches, trainer, training_options
 
 from annotated_transformer.data import Batch
 from annotated_transformer.training import mixed_precision
@@ -58,14 +48,7 @@ def check_near(config: TransformerConfig, batches: list[Batch], seed: int) -> No
 
 
 @click.command(epilog="Example: python benchmarks/precision.py --rounds 9 --record")
-@shape_options
-@click.option("--dropout", default=0.3, show_default=True)
-@click.option("--norm", type=click.Choice(["pre", "post"]), default="pre", show_default=True)
-@click.option("--max-tokens", default=2048, show_default=True, help="Tokens a side in each batch, padding counted.")
-@click.option("--steps", default=10, show_default=True, help="Steps of the optimizer in one turn.")
-@threads_option
-@rounds_option
-@record_option
+@training_options(dropout=0.3, max_tokens=2048)
 def main(max_tokens: int, steps: int, threads: int, rounds: int, record: bool, **choices: int | float | str) -> None:
     """Train the same model in 32 bits and in mixed precision in turn: tokens per second.
 
@@ -76,18 +59,13 @@ def main(max_tokens: int, steps: int, threads: int, rounds: int, record: bool, *
     config = TransformerConfig(**choices, max_length=256)
     batches = random_batches(config, max_tokens, steps, seed)
     check_near(config, batches, seed)
-    tokens = sum(batch.tokens + int((batch.source != config.pad_id).sum()) for batch in batches)
+    facts = describe_contest(config, batches, max_tokens)
     trainers = {name: training_in(name, config, batches, seed) for name in CONTESTANTS}
-    speed = take_turns(
-        {name: lambda train=train: measure_speed(train, tokens) for name, train in trainers.items()}, rounds
-    )
-    show("tokens per second, source and target, padding aside", speed)
+    speed = race(trainers, facts["batches"]["tokens"], rounds)
     ratios = {name: round(median_ratio(values, speed["fp32"]), 3) for name, values in speed.items()}
     click.echo(f"times as fast as fp32 (median of the rounds): {ratios}")
     if record:
-        facts = {
-            "config": asdict(config),
-            "batches": {"max_tokens": max_tokens, "number": steps, "tokens": tokens},
+        facts |= {
             "tokens_per_second": {name: summary(values) for name, values in speed.items()},
             "speed_ratios": ratios,
         }

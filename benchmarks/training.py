@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, replace
+from functools import reduce
 from itertools import islice
 from multiprocessing import get_context
 from time import perf_counter
@@ -153,6 +154,14 @@ def measure_speed(train: Callable[[], list[float]], tokens: int) -> float:
     return tokens / (perf_counter() - start)
 
 
+def race(trainers: dict[str, Callable[[], list[float]]], tokens: int, rounds: int) -> dict[str, list[float]]:
+    """Tokens per second of each trainer in each round, shown and returned."""
+    turns = {name: lambda train=train: measure_speed(train, tokens) for name, train in trainers.items()}
+    speed = take_turns(turns, rounds)
+    show("tokens per second, source and target, padding aside", speed)
+    return speed
+
+
 def check_equal_work(config: TransformerConfig, batches: list[Batch], seed: int) -> None:
     """ClickException unless both contestants, without the chance of dropout, have the same loss at every step."""
     steady = replace(config, dropout=0.0)
@@ -161,15 +170,32 @@ def check_equal_work(config: TransformerConfig, batches: list[Batch], seed: int)
         raise click.ClickException(f"the losses differ, so the work is not the same: {ours} and {theirs}")
 
 
+def training_options(dropout: float, max_tokens: int) -> Callable:
+    """The options of a contest in training, with these defaults."""
+    options = [
+        shape_options,
+        click.option("--dropout", default=dropout, show_default=True),
+        click.option("--norm", type=click.Choice(["pre", "post"]), default="pre", show_default=True),
+        click.option("--max-tokens", default=max_tokens, show_default=True, help="Tokens a side in each batch."),
+        click.option("--steps", default=10, show_default=True, help="Steps of the optimizer in one turn."),
+        threads_option,
+        rounds_option,
+        record_option,
+    ]
+    return lambda command: reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
+
+
+def describe_contest(config: TransformerConfig, batches: list[Batch], max_tokens: int) -> dict:
+    """What was trained, and on how many tokens, source and target, padding aside."""
+    tokens = sum(batch.tokens + int((batch.source != config.pad_id).sum()) for batch in batches)
+    return {
+        "config": asdict(config),
+        "batches": {"max_tokens": max_tokens, "number": len(batches), "tokens": tokens},
+    }
+
+
 @click.command(epilog="Example: python benchmarks/training.py --rounds 9 --record")
-@shape_options
-@click.option("--dropout", default=0.2, show_default=True)
-@click.option("--norm", type=click.Choice(["pre", "post"]), default="pre", show_default=True)
-@click.option("--max-tokens", default=1024, show_default=True, help="Tokens a side in each batch, padding counted.")
-@click.option("--steps", default=10, show_default=True, help="Steps of the optimizer in one turn.")
-@threads_option
-@rounds_option
-@record_option
+@training_options(dropout=0.2, max_tokens=1024)
 def main(max_tokens: int, steps: int, threads: int, rounds: int, record: bool, **choices: int | float | str) -> None:
     """Train our Transformer and torch.nn.Transformer in turn, at equal work: tokens per second and peak memory.
 
@@ -188,19 +214,14 @@ def main(max_tokens: int, steps: int, threads: int, rounds: int, record: bool, *
         rounds=3,
         warm_up=False,
     )
-    tokens = sum(batch.tokens + int((batch.source != config.pad_id).sum()) for batch in batches)
+    facts = describe_contest(config, batches, max_tokens)
     trainers = {name: trainer(make_contestant(name, config, seed), batches) for name in CONTESTANTS}
-    speed = take_turns(
-        {name: lambda train=train: measure_speed(train, tokens) for name, train in trainers.items()}, rounds
-    )
+    speed = race(trainers, facts["batches"]["tokens"], rounds)
     ratio = median_ratio(*speed.values())
-    show("tokens per second, source and target, padding aside", speed)
     show("MiB that training adds at its peak", memory)
     click.echo(f"ours trains {ratio:.3f} times as fast as torch.nn.Transformer (median of the rounds)")
     if record:
-        facts = {
-            "config": asdict(config),
-            "batches": {"max_tokens": max_tokens, "number": steps, "tokens": tokens},
+        facts |= {
             "tokens_per_second": {name: summary(values) for name, values in speed.items()},
             "peak_mebibytes": {name: summary(values) for name, values in memory.items()},
             "speed_ratio": round(ratio, 3),
