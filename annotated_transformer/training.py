@@ -97,8 +97,8 @@ class TrainingConfig:
 def mixed_precision(device: torch.device, precision: str) -> Iterator[None]:
     """Within it, products of matrices are computed in bfloat16 where ``precision`` is "bf16"; in 32 bits for "fp32".
 
-    On a processor attention then goes through its separate products: the fused kernel of PyTorch computes its
-    gradient in 16 bits several times more slowly there than in 32.
+    On a processor attention then goes through its separate products: the fused kernel of PyTorch is slow there at
+    its gradient in 16 bits (``benchmarks/precision.py`` measures it).
     """
     mixed = precision == "bf16"
     with (

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from itertools import cycle, repeat
+from itertools import count, cycle, repeat
 from pathlib import Path
 
 import pytest
@@ -581,6 +581,17 @@ with workers(torch.device("cpu")) as (rank, world_size):
     trainer.resume()
     trainer.run(batches(rank, world_size), [next(batches(0, 1))])
 """
+
+
+def test_processor_time_is_that_of_all_workers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Fails when a run of several processes counts the time of its first one alone. Each look at the clock is 1 s."""
+    seconds = count()
+    monkeypatch.setattr("annotated_transformer.training.time.process_time", lambda: next(seconds))
+    monkeypatch.setattr("annotated_transformer.training.sum_over_workers", lambda value: 2 * value)  # a twin elsewhere
+    trainer = Trainer(tiny(), TrainingConfig(3, 256, warmup_steps=4), tmp_path)
+    assert trainer.run(repeat(LONG), [SHORT]) and trainer.cpu_seconds == 2 * 3
+
+
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
 
