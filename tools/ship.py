@@ -44,8 +44,9 @@ of {averaged} checkpoints, scored with 32-bit weights; here they have 16 bits.
 ## Use and limits
 
 Short English sentences that could stand below a photograph: people, animals, clothes, streets, sports, in the present
-tense. Anything else it translates too, fluently and wrongly, and does not say so. German genders of people come from
-what the captions show, not from what the text says. Not for any use in which a wrong translation does harm.
+tense. Anything else it translates too, wrongly, sometimes in fluent German, and does not say so. German genders of
+people come from what the captions show, not from what the text says. Not for any use in which a wrong translation does
+harm.
 
 ## Files
 
