@@ -162,6 +162,7 @@ RUNS = [
     "en_de",
     "en_de_one_core",
     "en_fr",
+    "en_fr_one_core",
     *(f"en_de_20_minutes_{kind}" for kind in ("seed_0", "seed_1", "seed_2", "post_norm")),
 ]
 
