@@ -165,7 +165,7 @@ def fetch_treebank() -> Path:
 
 
 def load_multi30k(source: str = "en", target: str = "de") -> Corpus:
-    """Multi30k (Elliott et al. 2016): 29,000 training pairs in ``en``, ``de`` and ``fr``; test is test_2016_flickr.
+    """Multi30k (Elliott et al. 2016; French, 2017): 29,000 training pairs; the test set is test_2016_flickr.
 
     Raises CorpusUnavailable where the files cannot be had, ValueError for other languages.
     """

@@ -199,12 +199,12 @@ def beam_search(
     will be divided by the penalty of the longest length. So the first hypothesis is the best that a search to the
     limit would find; the others are those that had ended by then, at most ``beam_size`` in all. At the limit
     (``length_limits``) what is open counts only where nothing ended. A ``beam_size`` of 1 is ``greedy_search``. Leaves
-    the model in evaluation mode. Raises ValueError for a ``beam_size`` below 1 or a negative ``alpha``, and as
-    ``length_limits`` does.
+    the model in evaluation mode. Raises ValueError for a ``beam_size`` below 1 or an ``alpha`` outside of 0 to
+    10, and as ``length_limits`` does.
     """
-    if beam_size < 1 or alpha < 0:
+    if not (beam_size >= 1 and 0 <= alpha <= 10):
         raise ValueError(
-            f"beam_size is {beam_size} and alpha {alpha}, expected at least 1 and 0: the paper's are 4, 0.6"
+            f"beam_size is {beam_size} and alpha {alpha}, expected at least 1, and 0 to 10: the paper's are 4, 0.6"
         )
     model.eval()
     decoder = (CachedDecoder if cache else PrefixDecoder)(model, source)

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['batch_loss', 'sum_over_workers', 'TrainingConfig', 'mixed_precision', 'update', 'step_batches', 'train', 'perplexity',
            'seed_step', 'digest_of', 'save_tensors', 'load_tensors', 'find_checkpoints', 'load_weights',
-           'training_tensors', 'restore_tensors', 'tidy_folder', 'remove_old', 'SavedRun', 'interruptible',
+           'training_tensors', 'restore_tensors', 'read_log', 'tidy_folder', 'remove_old', 'SavedRun', 'interruptible',
            'guarded_update', 'Trainer', 'choose_device', 'workers']
 
 # %% ../notebooks/11_training.ipynb #11-b552b0fb
@@ -18,7 +18,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -39,7 +39,7 @@ from annotated_transformer.optimization import (
     transformer_learning_rate,
     transformer_optimizer,
 )
-from .subwords import write_atomically
+from .subwords import naming, write_atomically, write_together
 
 # %% ../notebooks/11_training.ipynb #11-9c278853
 def batch_loss(model: nn.Module, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
@@ -83,12 +83,14 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         for name in ("steps", "max_tokens", "accumulate", "warmup_steps", "save_every", "keep", "log_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, expected at least 1")
+            if not 1 <= getattr(self, name) < 2**31:
+                raise ValueError(f"{name} is {getattr(self, name)}, expected at least 1 and less than 2**31")
+        if not 0 <= self.seed < 2**63:
+            raise ValueError(f"seed is {self.seed}, expected at least 0 and less than 2**63")
         if not 0 <= self.smoothing < 1:
             raise ValueError(f"smoothing is {self.smoothing}, expected a share from 0 up to, not including, 1")
         if not 0 < self.factor < math.inf:
-            raise ValueError(f"factor is {self.factor}, expected a number above 0: equation 3 has 1")
+            raise ValueError(f"factor is {self.factor}, expected a finite number above 0: equation 3 has 1")
         if self.precision not in ("fp32", "bf16"):
             raise ValueError(f"precision is {self.precision!r}, expected 'fp32' or 'bf16'")
 
@@ -115,7 +117,7 @@ def update(
 
     The loss is summed over the target tokens of all batches (of all workers, where there are several) and divided by
     their number: the same as one batch that holds them all. ``model(source, target_input)`` gives logits; its width is
-    ``model.d_model``. Raises FloatingPointError, before the weights change, where the loss is no finite number.
+    ``model.d_model``. Raises FloatingPointError, before the weights change, where loss or gradient are not finite.
     """
     device, d_model = next(model.parameters()).device, getattr(model, "module", model).d_model
     rate = transformer_learning_rate(step, d_model, config.warmup_steps, config.factor)
@@ -132,8 +134,10 @@ def update(
             (loss_sum * workers / tokens).backward()  # the workers' gradients are averaged: hence the factor
         total += loss_sum.detach()
     loss = (sum_over_workers(total) / tokens).item()
-    if not math.isfinite(loss):
-        raise FloatingPointError(f"the loss of step {step} is {loss}: lower factor, or raise warmup_steps")
+    length = nn.utils.get_total_norm([weight.grad for weight in model.parameters() if weight.grad is not None]).item()
+    for name, value in (("loss", loss), ("gradient's length", length)):
+        if not math.isfinite(value):
+            raise FloatingPointError(f"the {name} of step {step} is {value}: lower factor, or raise warmup_steps")
     optimizer.step()
     return loss
 
@@ -174,7 +178,8 @@ def train(
 def perplexity(model: nn.Module, batches: Iterable[Batch]) -> float:
     """The exponential of the mean cross-entropy of a target token (section 6.2), without dropout or smoothing.
 
-    Leaves the model in evaluation mode. Raises ValueError for no batches.
+    Leaves the model in evaluation mode. Raises ValueError for no batches, FloatingPointError for a model that has
+    come to grief.
     """
     device = next(model.parameters()).device
     model.eval()
@@ -184,6 +189,8 @@ def perplexity(model: nn.Module, batches: Iterable[Batch]) -> float:
         total, count = total + loss_sum.item(), count + int(tokens)
     if not count:
         raise ValueError("no target tokens to judge the model by: are there any batches?")
+    if not total / count < 700:  # so is no number; e**710 is none that fits
+        raise FloatingPointError(f"the held-out loss is {total / count}: lower factor, or raise warmup_steps")
     return math.exp(total / count)
 
 # %% ../notebooks/11_training.ipynb #11-40ae17c6
@@ -197,20 +204,21 @@ def digest_of(content: bytes, facts: dict) -> str:
     return hashlib.sha256(content + json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def save_tensors(path: Path | str, tensors: dict[str, Tensor], facts: dict) -> None:
+def save_tensors(
+    path: Path | str, tensors: dict[str, Tensor], facts: dict, beside: dict[str, bytes] | None = None
+) -> None:
     """Write ``PATH.safetensors`` and, when that is whole, ``PATH.json`` with the facts and the digest of both.
 
-    The second file seals the first: without it there is no checkpoint. ``facts`` is what JSON can hold. Raises OSError
-    where a file cannot be written; what was half-written is removed.
+    The second file seals the first: without it there is no checkpoint. ``facts`` is what JSON can hold, ``beside`` the
+    other files that belong to it, by name. Raises OSError where one cannot be written, and leaves what was there.
     """
     path = Path(path)
     facts = json.loads(json.dumps(facts))  # as it will be read
     content = safetensors.torch.save({name: tensor.detach().cpu().clone() for name, tensor in tensors.items()})
+    sealed = json.dumps({"sha256": digest_of(content, facts)} | facts, indent=1, ensure_ascii=False)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.with_name(f"{path.name}.json").unlink(missing_ok=True)
-    write_atomically(path.with_name(f"{path.name}.safetensors"), content)
-    sealed = {"sha256": digest_of(content, facts)} | facts
-    write_atomically(path.with_name(f"{path.name}.json"), json.dumps(sealed, indent=1, ensure_ascii=False).encode())
+    own = {f"{path.name}.safetensors": content, f"{path.name}.json": sealed.encode(errors="surrogatepass")}
+    write_together({path.with_name(name): content for name, content in ((beside or {}) | own).items()})
 
 # %% ../notebooks/11_training.ipynb #11-11ff50c4
 def load_tensors(path: Path | str) -> tuple[dict[str, Tensor], dict]:
@@ -278,6 +286,15 @@ def restore_tensors(
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 # %% ../notebooks/11_training.ipynb #11-3e1b240a
+def read_log(folder: Path) -> list[dict]:
+    """The lines of a run's ``log.jsonl``, without those that a killed writer cut short; none where there is no log."""
+    log, entries = folder / "log.jsonl", []
+    for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else ():
+        with suppress(ValueError):
+            entries.append(json.loads(line))
+    return [entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("step"), int)]
+
+
 def tidy_folder(folder: Path, step: int) -> None:
     """Make ``folder`` that of a run at ``step``: no log of later steps, no broken line, no checkpoint without seal.
 
@@ -289,15 +306,8 @@ def tidy_folder(folder: Path, step: int) -> None:
     for path in [*folder.glob("step-*.safetensors"), *folder.glob("*.partial")]:
         if path.suffix == ".partial" or not path.with_suffix(".json").exists():
             path.unlink()
-    log = folder / "log.jsonl"
-    kept = []
-    for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else ():
-        try:
-            if json.loads(line)["step"] <= step:
-                kept.append(f"{line}\n")
-        except (ValueError, TypeError, KeyError):
-            continue  # cut short by a killed writer
-    write_atomically(log, "".join(kept).encode())
+    kept = [f"{json.dumps(entry)}\n" for entry in read_log(folder) if entry["step"] <= step]
+    write_atomically(folder / "log.jsonl", "".join(kept).encode())
 
 
 def remove_old(folder: Path, keep: int) -> None:
@@ -318,7 +328,8 @@ class SavedRun:
 
     def log(self, **entry: float) -> None:
         """Add a line of JSON to ``log.jsonl``."""
-        with (self.folder / "log.jsonl").open("a", encoding="utf-8") as file:
+        log = self.folder / "log.jsonl"
+        with naming(log), log.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"step": self.step, **entry}) + "\n")
 
     def save(self) -> None:

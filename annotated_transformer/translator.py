@@ -105,9 +105,10 @@ class Translator:
     def save(self, folder: Path | str, half: bool = False) -> None:
         """Write ``model.safetensors``, ``model.json`` and ``subwords.model``; ``half`` keeps 16 bits of each weight."""
         tensors = {name: t.half() if half else t for name, t in self.model.state_dict().items()}
+        if bad := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
+            raise ValueError(f"{bad[0]} has numbers that are not finite, or above 65,504 and too large for half")
         own = {"model": asdict(self.model.config), "subwords_sha256": hashlib.sha256(self.subwords.model).hexdigest()}
-        save_tensors(Path(folder) / "model", tensors, self.facts | own)
-        self.subwords.save(Path(folder) / "subwords.model")
+        save_tensors(Path(folder) / "model", tensors, self.facts | own, {"subwords.model": self.subwords.model})
 
     @classmethod
     def load(cls, folder: Path | str = PRETRAINED) -> "Translator":

@@ -181,15 +181,37 @@ def test_prepare_refuses_what_makes_no_corpus(tmp_path: Path) -> None:
     refused("prepare", tmp_path / "data", *files, "--vocabulary-size", 10, says="vocabulary_size 10")
     refused("prepare", tmp_path / "d", "--corpus", "miniature", "--target", "fr", says="not en to fr")
     refused("prepare", tmp_path / "d", "--source", "de", says="both 'de'")
+    refused("prepare", tmp_path / "d", *files, "--source", "de", says="both 'de'")
+    refused("prepare", tmp_path / "d", "--corpus", "miniature", "--vocabulary-size", 9000, says="expected at most")
+    assert not (tmp_path / "d").exists()
     refused("prepare", tmp_path / "d", "--source", "xx", says="'xx' is not in Multi30k")
     files[train + 1].write_text("one line\n")
     refused("prepare", tmp_path / "data", *files, says="has 1 lines and")
     for path in files[train + 1 : train + 3]:
         path.write_text("")
-    refused("prepare", tmp_path / "data", *files, says="holds no line")
+    refused("prepare", tmp_path / "data", *files, says="--train holds no pair with text on both sides")
+    for path in files[train + 1 : train + 3]:
+        path.write_text("\n \n")
+    refused("prepare", tmp_path / "data", *files, says="--train holds no pair with text on both sides")
     files[train + 2].unlink()
     refused("prepare", tmp_path / "data", *files, says="own-train.de is not there")
     assert not (tmp_path / "data" / "corpus.json").exists()
+
+
+def test_prepare_never_mixes_two_corpora(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fails when a refused command has overwritten the text of the corpus before, or when an interrupted one leaves a
+    folder that looks whole."""
+    done("prepare", tmp_path, "--corpus", "miniature")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    refused("prepare", tmp_path, "--corpus", "miniature", "--vocabulary-size", 9000, says="expected at most")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+    def interrupted(contents: dict) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "write_together", interrupted)
+    assert run("prepare", tmp_path, "--corpus", "miniature").exit_code == 1
+    refused("train", tmp_path, tmp_path / "run", *TINY, says="run annotated-transformer prepare first")
 
 
 def test_prepare_without_the_corpus_says_where_to_put_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,7 +318,10 @@ def test_train_refuses_what_makes_no_run(data: Path, finished_run: Path, tmp_pat
     refused("train", data, tmp_path / "run", "--resume", says="run annotated-transformer train first")
     refused("train", data, tmp_path / "run", "--d-model", 15, says="15")
     refused("train", data, tmp_path / "run", "--device", "tpu", says="'tpu' is not available")
-    refused("train", data, tmp_path / "run", *MODEL, "--max-length", 3, says="no pairs")
+    refused("train", data, tmp_path / "run", *MODEL, "--max-length", 3, says="raise --max-length and --max-tokens")
+    refused("train", data, tmp_path / "run", *MODEL, "--max-tokens", 3, "--stream", says="fewer than 3 tokens")
+    refused("train", data, tmp_path / "run", *TINY, "--minutes", "nan", says="--minutes is nan")
+    refused("train", data, tmp_path / "run", *TINY, "--seed", 2**64, says=f"seed is {2**64}")
     assert run("train", data, tmp_path / "run", "--config", "huge").exit_code == 2
     assert run("train", data, tmp_path / "run", "--warmup", "many").exit_code == 2
 
@@ -310,6 +335,46 @@ def test_a_damaged_run_is_refused(data: Path, finished_run: Path, tmp_path: Path
     folder = shutil.copytree(finished_run, tmp_path / "run")
     (folder / "run.json").write_text(content)
     refused("train", data, folder, "--resume", says=says)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"files": {}}, {"files": []}, {"files": 7}, {"languages": None}, {"languages": ["en"]}, {"languages": ["en", 7]}],
+)
+def test_a_damaged_corpus_is_refused(data: Path, tmp_path: Path, damage: dict) -> None:
+    """Fails when a file that somebody edited ends in a traceback."""
+    folder = shutil.copytree(data, tmp_path / "data")
+    facts = json.loads((folder / "corpus.json").read_text())
+    (folder / "corpus.json").write_text(json.dumps(facts | damage))
+    refused("train", folder, tmp_path / "run", *TINY, says="corpus.json is damaged: expected two names")
+
+
+def test_the_data_must_be_that_of_the_run(data: Path, finished_run: Path, tmp_path: Path) -> None:
+    """Fails when a run from English goes on with text from German: one vocabulary serves both."""
+    folder = shutil.copytree(data, tmp_path / "data")
+    facts = json.loads((folder / "corpus.json").read_text())
+    (folder / "corpus.json").write_text(json.dumps(facts | {"languages": ["de", "en"]}))
+    refused("train", folder, finished_run, "--resume", says="has de to en, not ['en', 'de']")
+    (folder / "subwords.model").unlink()
+    refused("train", folder, tmp_path / "run", *TINY, says="subwords.model is not there")
+
+
+@pytest.mark.parametrize("words", [["--factor", 1000, "--warmup-steps", 1], ["--factor", 1e30, "--warmup-steps", 1]])
+def test_a_run_that_comes_to_grief_says_so(data: Path, tmp_path: Path, words: list) -> None:
+    """Fails when an overflow ends in a traceback, when NaN goes into the log, and when a spoiled checkpoint stays."""
+    refused("train", data, tmp_path / "run", *TINY, "--steps", 30, *words, says="lower factor, or raise warmup_steps")
+    for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines():
+        json.loads(line, parse_constant=pytest.fail)
+
+
+def test_the_way_on_is_that_of_the_workers(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fails when the command to go on starts another number of processes than the run has."""
+    go_on = "-m annotated_transformer train data run --resume --threads 1"
+    said = cli.way_on(Path("data"), Path("run"), "auto", 1, 2)
+    assert said == f"torchrun --nproc-per-node 2 {go_on}"
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert cli.way_on(Path("data"), Path("run"), "auto", 1, 2) == said
+    assert cli.way_on(Path("data"), Path("run"), "auto", 1, 6) == f"torchrun --nnodes 3 --nproc-per-node 2 {go_on}"
 
 
 def test_a_damaged_checkpoint_is_refused(data: Path, finished_run: Path, tmp_path: Path) -> None:
@@ -342,6 +407,49 @@ def test_average_refuses_too_few_checkpoints(finished_run: Path, tmp_path: Path)
     """Fails when fewer checkpoints than asked for are averaged without a word."""
     refused("average", finished_run, tmp_path / "translator", says="holds 3 checkpoints, not 5")
     refused("average", tmp_path, tmp_path / "translator", says="holds 0 checkpoints")
+    refused("average", tmp_path / "nowhere", tmp_path / "translator", says="nowhere is not there")
+
+
+def test_average_passes_over_a_broken_line_of_the_log(finished_run: Path, tmp_path: Path) -> None:
+    """As a full disk leaves it. Fails when it stops the command, or hides the lines before it."""
+    folder = shutil.copytree(finished_run, tmp_path / "run")
+    with (folder / "log.jsonl").open("a") as log:
+        log.write('{"validation_perplexity": 1.0}\n{"step": 5, "validation_perpl')
+    done("average", folder, tmp_path / "translator", "--last", 1)
+    history = Translator.load(tmp_path / "translator").facts["history"]
+    assert [entry["step"] for entry in history] == [1, 2, 3, 4]
+
+
+def test_a_failed_average_leaves_the_translator_that_was_there(
+    finished_run: Path, translator: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever of the three files finds the disk full. Fails when they are written one after another."""
+    folder = shutil.copytree(translator, tmp_path / "translator")
+    before, write_bytes = Translator.load(folder).facts["averaged"], Path.write_bytes
+    for name in ("model.safetensors", "model.json", "subwords.model"):
+
+        def full(path: Path, content: bytes, name: str = name) -> int:
+            if path.name.startswith(name):
+                raise OSError(28, "No space left on device")
+            return write_bytes(path, content)
+
+        monkeypatch.setattr(Path, "write_bytes", full)
+        refused("average", finished_run, folder, "--last", 1, says=f"No space left on device: '{folder / name}'")
+        monkeypatch.setattr(Path, "write_bytes", write_bytes)
+        assert Translator.load(folder).facts["averaged"] == before
+    done("average", finished_run, folder, "--last", 1)
+    assert Translator.load(folder).facts["averaged"] != before
+
+
+def test_half_precision_refuses_what_it_cannot_hold(translator: Path, tmp_path: Path) -> None:
+    """Fails when a large weight becomes infinite without a word."""
+    loaded = Translator.load(translator)
+    with torch.no_grad():
+        loaded.model.embedding.weight[5, 3] = 70_000.0
+    with pytest.raises(ValueError, match=r"embedding\.weight has numbers .* too large for half"):
+        loaded.save(tmp_path / "half", half=True)
+    assert not (tmp_path / "half").exists()
+    loaded.save(tmp_path / "full")
 
 
 def test_half_precision_takes_half_the_room(finished_run: Path, translator: Path, tmp_path: Path) -> None:
@@ -493,7 +601,55 @@ def test_a_full_disk_behind_standard_output(translator: Path, data: Path, words:
 def test_a_full_disk_under_the_attention_file(translator: Path) -> None:
     """Fails when the error that comes as the file is closed ends in a traceback."""
     result = run("translate", "--model", translator, "--attention", "/dev/full", text="A dog.\n")
-    assert result.exit_code == 2 and result.stderr.count("\n") == 1 and "No space left" in result.stderr
+    assert result.exit_code == 2 and result.stderr.count("\n") == 1
+    assert "No space left on device: '/dev/full'" in result.stderr
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])
+def test_an_interrupted_attention_file_is_the_old_one(
+    translator: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    """Fails when half a list stays, or the file of an earlier run is emptied at the start."""
+    path, of_first = tmp_path / "attention.json", cli.attention_of
+    path.write_text("old")
+    answers = iter([of_first])
+
+    def only_once(*arguments: object) -> dict:
+        for answer in answers:
+            return answer(*arguments)
+        raise error
+
+    monkeypatch.setattr(cli, "attention_of", only_once)
+    result = run("translate", "--model", translator, "--attention", path, text="A dog.\nThe cat.\n")
+    assert result.exit_code == (1 if error is KeyboardInterrupt else 2)
+    assert [file.name for file in tmp_path.iterdir()] == ["attention.json"] and path.read_text() == "old"
+
+
+@pytest.mark.parametrize("closed, words", [(0, ["translate"]), (1, ["translate"]), (1, ["evaluate", "DATA"])])
+def test_closed_streams_are_named(translator: Path, data: Path, closed: int, words: list[str]) -> None:
+    """As after ``<&-`` and ``>&-`` in a shell. Fails with a traceback, or when all output is lost without a word."""
+    command = process(*(data if word == "DATA" else word for word in words), "--model", translator)
+    ended = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}{"<>"[closed]}&-', "sh", *command], stderr=subprocess.PIPE, env=ENVIRONMENT
+    )
+    assert ended.returncode == 2 and ended.stderr.startswith(b"Error: standard ") and b" is closed" in ended.stderr
+
+
+def test_a_file_beside_the_output_needs_its_folder(translator: Path, data: Path, tmp_path: Path) -> None:
+    """And is refused before the search. Fails when it is found out after it, and when a pipe gives way to a file."""
+    for wrong, says in ((tmp_path / "no" / "file", "is not there: expected a folder"), (tmp_path, "is a directory")):
+        for words in (["translate", "--attention", wrong], ["evaluate", data, "--output", wrong]):
+            result = run(*words, "--model", tmp_path / "none", text="A dog.\n")
+            assert result.exit_code == 2 and says in result.stderr, result.stderr
+    link, file = tmp_path / "link", tmp_path / "file"
+    link.symlink_to(file)
+    done("translate", "--model", translator, "--attention", link, text="A dog.\n")
+    assert link.is_symlink() and len(json.loads(file.read_text())) == 1
+
+
+def test_a_run_is_no_translator(finished_run: Path) -> None:
+    """Fails when somebody who left out ``average`` is told of a missing file alone."""
+    refused("translate", "--model", finished_run, text="A dog.\n", says=f"average {finished_run} translator")
 
 
 def test_a_full_disk_under_everything_else(
@@ -565,7 +721,9 @@ def test_damaged_model_files_are_refused(broken: Path, data: Path, name: str, fa
 
 def test_wrong_options_of_the_search(translator: Path) -> None:
     """Fails when a value that makes no search is taken."""
-    for words in (["--beam", 0], ["--beam", "many"], ["--alpha", -1], ["--threads", 0], ["--nothing"]):
+    refused("translate", "--model", translator, "--alpha", "nan", text="A dog.\n", says="alpha nan, expected")
+    refused("translate", "--model", translator, "--alpha", 1e308, text="A dog.\n", says="0 to 10")
+    for words in (["--beam", 0], ["--beam", "many"], ["--alpha", -1], ["--threads", 10**20], ["--nothing"]):
         assert run("translate", "--model", translator, *words, text="A dog.\n").exit_code == 2, words
     refused("translate", "--model", translator, "--attention", translator, text="A dog.\n", says="Is a directory")
 
@@ -625,7 +783,7 @@ def test_evaluate_refuses_references_that_do_not_fit(translator: Path, data: Pat
     (copy / "corpus.json").write_text(json.dumps(facts))
     refused("evaluate", copy, "--model", translator, says="expected as many")
     (copy / "corpus.json").write_text(json.dumps(facts | {"languages": ["en", "fr"]}))
-    refused("evaluate", copy, "--model", translator, says="goes from en to de, the text from en to fr")
+    refused("evaluate", copy, "--model", translator, says="are ['en', 'de'], those of the text ['en', 'fr']")
 
 
 def test_ctrl_c_elsewhere_leaves_no_traceback(translator: Path, monkeypatch: pytest.MonkeyPatch) -> None:

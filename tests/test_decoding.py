@@ -141,10 +141,10 @@ def test_a_limit_below_one_is_refused() -> None:
             search(small(), torch.tensor([[5], [PAD_ID]]), extra_length=0)
 
 
-@pytest.mark.parametrize(("beam_size", "alpha"), [(0, 0.6), (-1, 0.6), (4, -0.1)])
+@pytest.mark.parametrize(("beam_size", "alpha"), [(0, 0.6), (-1, 0.6), (4, -0.1), (4, 11), (4, float("nan"))])
 def test_bad_arguments_of_beam_search_are_named(beam_size: int, alpha: float) -> None:
-    """Fails when an empty beam is searched, and when an alpha is taken for which the bound is none."""
-    with pytest.raises(ValueError, match=f"beam_size is {beam_size} and alpha {alpha}, expected at least 1 and 0"):
+    """Fails when an empty beam is searched, or an alpha taken for which the bound is none, or which overflows."""
+    with pytest.raises(ValueError, match=f"beam_size is {beam_size} and alpha {alpha}, expected at least 1, and 0"):
         beam_search(small(), torch.tensor([[5, 6]]), beam_size, alpha)
 
 

@@ -11,7 +11,16 @@ import sentencepiece
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer.subwords import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Subwords, train_subwords, write_atomically
+from annotated_transformer.subwords import (
+    BOS_ID,
+    EOS_ID,
+    PAD_ID,
+    UNK_ID,
+    Subwords,
+    train_subwords,
+    write_atomically,
+    write_together,
+)
 
 SPECIAL = {PAD_ID, BOS_ID, EOS_ID, UNK_ID}
 
@@ -148,8 +157,8 @@ def test_a_vocabulary_with_other_special_ids_is_refused(text: list[str]) -> None
     [
         ([], 300, "no sentence with text in it.*expected at least one"),
         (["", " \n"], 300, "no sentence with text in it"),
-        (["the cat"], 5000, "vocabulary_size 5000 does not fit this text.*too high"),
-        (["the cat"], 100, "vocabulary_size 100 does not fit this text.*smaller than"),
+        (["the cat"], 5000, "vocabulary_size 5000 does not fit this text: expected at most"),
+        (["the cat"], 100, "vocabulary_size 100 does not fit this text: expected at least"),
     ],
 )
 def test_too_little_text_is_named(sentences: list[str], vocabulary_size: int, message: str) -> None:
@@ -173,6 +182,50 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch) -> None:
         write_atomically(path, b"a new vocabulary")
     assert [file.name for file in tmp_path.iterdir()] == ["subwords.model"]
     assert path.read_bytes() == b"the old one"
+
+
+def test_of_files_that_belong_together_all_are_written_or_none(tmp_path, monkeypatch) -> None:
+    """Fails when the first file takes its place before the last one is on the disk, and when the seal outlives what it
+    seals: a process killed between the two must leave no seal."""
+    weights, seal = tmp_path / "weights", tmp_path / "seal"
+    write_together({weights: b"old", seal: b"old"})
+    write_bytes, replace = Path.write_bytes, Path.replace
+
+    def full_at_the_seal(self: Path, content: bytes) -> int:
+        if self.name.startswith("seal"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write_bytes(self, content)
+
+    def killed(self: Path, path: Path) -> None:
+        assert not seal.exists()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "write_bytes", full_at_the_seal)
+    with pytest.raises(OSError, match="No space left on device: .*seal"):
+        write_together({weights: b"new", seal: b"new"})
+    assert weights.read_bytes() == seal.read_bytes() == b"old" and len(list(tmp_path.iterdir())) == 2
+    monkeypatch.setattr(Path, "write_bytes", write_bytes)
+    monkeypatch.setattr(Path, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        write_together({weights: b"new", seal: b"new"})
+    monkeypatch.setattr(Path, "replace", replace)
+    assert [file.name for file in tmp_path.iterdir()] == ["weights"]
+
+
+def test_what_is_no_regular_file_is_written_and_not_replaced(tmp_path) -> None:
+    """Fails when a pipe or a link gives way to a new file of its name."""
+    pipe, link, file = tmp_path / "pipe", tmp_path / "link", tmp_path / "file"
+    os.mkfifo(pipe)
+    file.write_bytes(b"old")
+    link.symlink_to(file)
+    descriptor = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_atomically(pipe, b"through the pipe")
+    assert os.read(descriptor, 100) == b"through the pipe" and pipe.is_fifo()
+    os.close(descriptor)
+    write_atomically(link, b"new")
+    assert link.is_symlink() and file.read_bytes() == b"new"
+    with pytest.raises(IsADirectoryError, match=tmp_path.name):
+        write_atomically(tmp_path, b"new")
 
 
 def test_a_file_is_on_the_disk_before_it_takes_its_place(tmp_path, monkeypatch) -> None:

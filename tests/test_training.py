@@ -121,6 +121,27 @@ def test_a_loss_that_is_no_number_stops_the_run() -> None:
         assert_close(parameter, old, atol=0, rtol=0, equal_nan=True)
 
 
+def test_a_gradient_that_is_no_number_stops_the_run() -> None:
+    """Under a loss that is one. Fails when the loss alone is looked at: the weights would be lost a step before it."""
+    model = tiny()
+    model.encoder.layers[0].feed_forward.contract.bias.register_hook(lambda gradient: gradient * math.inf)
+    before = [parameter.clone() for parameter in model.parameters()]
+    with pytest.raises(FloatingPointError, match="the gradient's length of step 1 is (inf|nan): lower factor"):
+        train(model, repeat(SHORT), 5, warmup_steps=2)
+    for parameter, old in zip(model.parameters(), before, strict=True):
+        assert_close(parameter, old, atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("scale", [1e5, math.nan])
+def test_a_perplexity_that_is_no_number_is_an_error(scale: float) -> None:
+    """Fails when the exponential overflows in a traceback, and when NaN goes into the log, where JSON has none."""
+    model = tiny()
+    with torch.no_grad():
+        model.embedding.weight *= scale
+    with pytest.raises(FloatingPointError, match="the held-out loss is .*: lower factor, or raise warmup_steps"):
+        perplexity(model, [SHORT])
+
+
 def test_a_rate_that_is_too_high_is_named_with_its_step() -> None:
     """Fails when steps are counted from zero."""
     with pytest.raises(FloatingPointError, match="the loss of step 2 is nan"):
@@ -218,7 +239,18 @@ def test_mixed_precision_stays_near_and_its_loss_has_32_bits() -> None:
 
 @pytest.mark.parametrize(
     "choice",
-    [{"steps": 0}, {"accumulate": 0}, {"smoothing": 1.0}, {"factor": 0.0}, {"factor": math.nan}, {"precision": "fp8"}],
+    [
+        {"steps": 0},
+        {"accumulate": 0},
+        {"accumulate": 2**31},
+        {"smoothing": 1.0},
+        {"factor": 0.0},
+        {"factor": math.inf},
+        {"factor": math.nan},
+        {"seed": -1},
+        {"seed": 2**63},
+        {"precision": "fp8"},
+    ],
 )
 def test_choices_that_make_no_run_are_refused(choice: dict) -> None:
     """With the value in the message. Fails when one of the checks is taken out."""
@@ -691,7 +723,7 @@ def test_the_chapters_commands_are_those_of_the_command_line() -> None:
     found = re.findall(
         r"(?:^    |`)(?:torchrun .* -m annotated_transformer|annotated-transformer) ([^`\n]+)", prose, re.M
     )
-    assert {line.split()[0] for line in found} == {"prepare", "train", "average"}
+    assert {line.split()[0] for line in found} == {"prepare", "train", "average", "evaluate"}
     for line in found:
         name, *arguments = shlex.split(line)
         context = main.commands[name].make_context(name, arguments)
