@@ -187,21 +187,19 @@ TWO_FILES: dict[str, Any] = {"nargs": 2, "type": click.Path(path_type=Path), "me
 @click.option("--source", default="en", help="Language to translate from.")
 @click.option("--target", default="de", help="Language to translate into.")
 @click.option(
-    "--vocabulary-size", type=click.IntRange(1), help="Subwords of both languages.  [default: 4000; miniature: 600]"
+    "--vocabulary-size", type=click.IntRange(1), help="Subwords of both languages.  [default: 4000, miniature 600]"
 )
 @click.option("--sample", type=click.IntRange(1), default=1_000_000, help="Most pairs to learn the subwords from.")
 @click.option("--train", help="With --corpus files: the text to train on.", **TWO_FILES)
 @click.option("--validation", help="With --corpus files: text held out while training.", **TWO_FILES)
 @click.option("--test", help="With --corpus files: text for evaluate.", **TWO_FILES)
-def prepare(
-    data: Path, corpus: str, source: str, target: str, vocabulary_size: int | None, sample: int, **given: Any
-) -> None:
+def prepare(data: Path, corpus: str, source: str, target: str, vocabulary_size: int, sample: int, **given: Any) -> None:
     """Write corpus and vocabulary into the folder DATA.
 
     Multi30k is downloaded, or read from the folder that ANNOTATED_TRANSFORMER_DATA names. With --corpus files, text
     (plain or .gz, UTF-8, a sentence a line) stays where it is; give --train, --validation and --test.
     """
-    if (corpus == "files") != all(given.values()) or (corpus != "files" and any(given.values())):
+    if {corpus == "files"} != {paths is not None for paths in given.values()}:
         raise click.UsageError("--corpus files goes with --train, --validation and --test, two files each")
     if source == target:
         raise ValueError(f"--source and --target are both {source!r}: expected two languages")
@@ -209,12 +207,12 @@ def prepare(
     text = {part: getattr(named, part) if named else ParallelFiles(*given[part]) for part in PARTS}
     counts, size = count_all(text), vocabulary_size or (600 if corpus == "miniature" else 4000)
     subwords = learn_subwords(text["train"], counts["train"], size, sample)
-    data.mkdir(parents=True, exist_ok=True)
     own = {part: [str(path.resolve()) for path in paths] for part, paths in given.items() if paths}
+    data.mkdir(parents=True, exist_ok=True)
     files = own or write_corpus(named, data)
     facts = {"corpus": corpus, "languages": [source, target], "files": files, "pairs": counts}
-    described = json.dumps(facts, indent=1).encode()
-    write_together({data / "subwords.model": subwords.model, data / "corpus.json": described})
+    seal = json.dumps(facts, indent=1).encode()
+    write_together({data / "subwords.model": subwords.model, data / "corpus.json": seal})
     click.echo(f"{data}: {counts['train']:,} training pairs, {size:,} subwords", err=True)
 
 # %% ../notebooks/A_command_line.ipynb #A-c1995f76

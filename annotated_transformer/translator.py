@@ -103,7 +103,8 @@ class Translator:
         self.model, self.subwords, self.facts = model.eval(), subwords, facts or {}
 
     def save(self, folder: Path | str, half: bool = False) -> None:
-        """Write ``model.safetensors``, ``model.json`` and ``subwords.model``; ``half`` keeps 16 bits of each weight."""
+        """Write ``model.safetensors``, ``model.json``, ``subwords.model``; ``half`` keeps 16 bits a weight. ValueError
+        where a weight has no finite value, or none in 16 bits."""
         tensors = {name: t.half() if half else t for name, t in self.model.state_dict().items()}
         if bad := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
             raise ValueError(f"{bad[0]} has numbers that are not finite, or above 65,504 and too large for half")
@@ -118,9 +119,7 @@ class Translator:
         model, subwords = Transformer(config), Subwords.load(Path(folder) / "subwords.model")
         load_weights(model, {name: tensor.float() for name, tensor in tensors.items()}, Path(folder) / "model")
         if hashlib.sha256(subwords.model).hexdigest() != digest:
-            raise ValueError(
-                f"the vocabulary in {folder} is not the one that its model was trained with: copy both again"
-            )
+            raise ValueError(f"the vocabulary in {folder} is not the one that its model was trained with: copy both")
         return cls(model, subwords, facts)
 
     def translate(

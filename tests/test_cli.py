@@ -725,7 +725,6 @@ def test_wrong_options_of_the_search(translator: Path) -> None:
     refused("translate", "--model", translator, "--alpha", 1e308, text="A dog.\n", says="0 to 10")
     for words in (["--beam", 0], ["--beam", "many"], ["--alpha", -1], ["--threads", 10**20], ["--nothing"]):
         assert run("translate", "--model", translator, *words, text="A dog.\n").exit_code == 2, words
-    refused("translate", "--model", translator, "--attention", translator, text="A dog.\n", says="Is a directory")
 
 
 def test_without_a_model_the_books_own_is_asked(translator: Path, monkeypatch: pytest.MonkeyPatch) -> None:

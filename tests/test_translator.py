@@ -164,6 +164,7 @@ RUNS = [
     "en_fr",
     "en_fr_one_core",
     *(f"en_de_20_minutes_{kind}" for kind in ("seed_0", "seed_1", "seed_2", "post_norm")),
+    *(f"en_de_validation{kind}" for kind in ("", "_post_norm", "_subword_dropout")),
 ]
 
 
@@ -180,8 +181,10 @@ def test_a_record_has_its_provenance(run: str) -> None:
     assert record["parameters"] <= 3_000_000 and record["cpu_seconds"] <= 60 * minutes
     assert record["workers"] == 1 or record["seconds"] < 60 * 90 + 1  # by the clock, and the last step
     assert all(re.match(r"nrefs:1\|", score["signature"]) for score in record["scores"].values())
+    assert (record["evaluation"]["part"] == "validation") == ("validation" in run)
     assert record["evaluation"]["beam"] == 4 and record["evaluation"]["alpha"] == 0.6
-    assert record["evaluation"]["sentences"] == 1000 == sum(row["sentences"] for row in record["scores_by_length"])
+    sentences = {"test": 1000, "validation": 1014}[record["evaluation"]["part"]]
+    assert record["evaluation"]["sentences"] == sentences == sum(row["sentences"] for row in record["scores_by_length"])
 
 
 def test_the_model_card_gives_the_scores_of_the_record() -> None:
