@@ -258,6 +258,7 @@ FIELD_HELP = {
     "accumulate": "Batches of one process whose gradients make one step.",
     "warmup_steps": "Steps during which the learning rate rises (equation 3).",
     "factor": "Multiplies the learning rate of equation 3.",
+    "subword_dropout": "Share of merges left out where training text is cut into subwords, anew in each epoch.",
     "smoothing": "Label smoothing: the share of probability given to all tokens alike.",
     "precision": "bf16 computes matrix products in bfloat16; weights stay in 32 bits.",
     "seed": "Of the first weights, the order of the batches, and dropout.",
@@ -375,10 +376,9 @@ def batches_of(
     """The training batches of one worker, and all of validation; pairs longer than ``max_length`` are left out."""
     part = {"rank": rank, "world_size": world_size}
     longest = min(max_length, training.max_tokens)
-    if stream:
-        batches = stream_batches(
-            pairs_of(data, "train"), subwords, training.max_tokens, training.seed, max_length=longest, **part
-        )
+    if stream or training.subword_dropout:  # cut anew in each epoch
+        part |= {"max_length": longest, "dropout": training.subword_dropout}
+        batches = stream_batches(pairs_of(data, "train"), subwords, training.max_tokens, training.seed, **part)
     else:
         pairs = list(encode_stream(pairs_of(data, "train"), subwords, longest))
         batches = token_batches(pairs, training.max_tokens, training.seed, **part)

@@ -22,6 +22,7 @@ from itertools import count, islice, zip_longest
 from pathlib import Path
 
 import pooch
+import sentencepiece
 import torch
 from torch import Tensor
 
@@ -309,13 +310,16 @@ def make_batch(pairs: Sequence[EncodedPair]) -> Batch:
     )
 
 # %% ../notebooks/09_corpora_and_batches.ipynb #09-5b505a2b
-def encode_stream(pairs: Iterable[Pair], subwords: Subwords, max_length: int | None = None) -> Iterator[EncodedPair]:
+def encode_stream(
+    pairs: Iterable[Pair], subwords: Subwords, max_length: int | None = None, dropout: float = 0.0
+) -> Iterator[EncodedPair]:
     """Token ids of sentence pairs, one pair at a time, without begin and end; pairs with an empty side are left out.
 
     So are those with a side of more than ``max_length`` tokens, the end token counted, where a ``max_length`` is given.
+    ``dropout`` is that of ``Subwords.encode``.
     """
     for source, target in pairs:
-        pair = subwords.encode(source), subwords.encode(target)
+        pair = subwords.encode(source, dropout), subwords.encode(target, dropout)
         if all(pair) and (max_length is None or max(map(len, pair)) < max_length):
             yield pair
 
@@ -385,7 +389,7 @@ def token_batches(
 # %% ../notebooks/09_corpora_and_batches.ipynb #09-31a44b68
 def stream_batches(
     pairs: Iterable[Pair], subwords: Subwords, max_tokens: int, seed: int = 0, epochs: int | None = None,
-    buffer_size: int = 50_000, max_length: int | None = None, rank: int = 0, world_size: int = 1,
+    buffer_size: int = 50_000, max_length: int | None = None, rank: int = 0, world_size: int = 1, dropout: float = 0.0,
 ) -> Iterator[Batch]:  # fmt: skip
     """As ``token_batches``, for text that does not fit in memory: never more than ``buffer_size`` pairs are held.
 
@@ -409,7 +413,8 @@ def stream_batches(
     def batches() -> Iterator[Batch]:
         for epoch in count() if epochs is None else range(epochs):
             rng, empty = random.Random(f"{seed} {epoch}"), True
-            mine = encode_stream(shard(pairs, rank, world_size), subwords, max_length)
+            sentencepiece.set_random_generator_seed(random.Random(f"{seed} {epoch} {rank}").getrandbits(32))
+            mine = encode_stream(shard(pairs, rank, world_size), subwords, max_length, dropout)
             while buffer := list(islice(mine, buffer_size)):
                 empty = False
                 for group in group_by_length(pair_sizes(buffer, max_tokens), max_tokens, rng):

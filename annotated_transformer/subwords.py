@@ -53,9 +53,12 @@ class Subwords:
         """The number of tokens, special ones included: the model's ``vocabulary_size``."""
         return self.processor.vocab_size()
 
-    def encode(self, text: str) -> list[int]:
-        """The token ids of one sentence, without begin and end."""
-        return self.processor.encode(text)
+    def encode(self, text: str, dropout: float = 0.0) -> list[int]:
+        """The token ids of one sentence, without begin and end.
+
+        With ``dropout``, each merge is left out with that probability (Provilkov et al. 2020).
+        """
+        return self.processor.encode(text, enable_sampling=dropout > 0, alpha=dropout, nbest_size=-1)
 
     def pieces(self, text: str) -> list[str]:
         """The same tokens as a reader sees them; ``▁`` stands for a space."""

@@ -64,7 +64,8 @@ class TrainingConfig:
 
     A step of the optimizer reads ``accumulate`` batches in each worker, of at most ``max_tokens`` tokens a side each,
     padding counted. ``factor`` multiplies the learning rate of equation 3. ``precision`` "bf16" computes products of
-    matrices in bfloat16; weights, loss and optimizer stay in 32 bits. Every ``save_every`` steps a checkpoint is
+    matrices in bfloat16; weights, loss and optimizer stay in 32 bits. ``subword_dropout`` is for whoever makes the
+    batches: the share of merges left out where the text is cut. Every ``save_every`` steps a checkpoint is
     written (the newest ``keep`` stay), every ``log_every`` steps a line of the log. Raises ValueError for values that
     make no run.
     """
@@ -75,6 +76,7 @@ class TrainingConfig:
     warmup_steps: int = 4000
     factor: float = 1.0
     smoothing: float = 0.1
+    subword_dropout: float = 0.0
     precision: Literal["fp32", "bf16"] = "fp32"
     seed: int = 0
     save_every: int = 1000
@@ -85,8 +87,9 @@ class TrainingConfig:
         for name in ("steps", "max_tokens", "accumulate", "warmup_steps", "save_every", "keep", "log_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, expected at least 1")
-        if not 0 <= self.smoothing < 1:
-            raise ValueError(f"smoothing is {self.smoothing}, expected a share from 0 up to, not including, 1")
+        for name in ("smoothing", "subword_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, expected a share from 0 up to, not including, 1")
         if not 0 < self.factor < math.inf:
             raise ValueError(f"factor is {self.factor}, expected a number above 0: equation 3 has 1")
         if self.precision not in ("fp32", "bf16"):
