@@ -186,14 +186,14 @@ TWO_FILES: dict[str, Any] = {"nargs": 2, "type": click.Path(path_type=Path), "me
 @click.option("--corpus", type=click.Choice(["multi30k", "miniature", "files"]), default="multi30k", help="Which text.")
 @click.option("--source", default="en", help="Language to translate from.")
 @click.option("--target", default="de", help="Language to translate into.")
-@click.option(
-    "--vocabulary-size", type=click.IntRange(1), help="Subwords of both languages.  [default: 4000, miniature 600]"
-)
+@click.option("--vocabulary-size", type=click.IntRange(1), help="Subwords in all.  [default: 4000, miniature 600]")
 @click.option("--sample", type=click.IntRange(1), default=1_000_000, help="Most pairs to learn the subwords from.")
 @click.option("--train", help="With --corpus files: the text to train on.", **TWO_FILES)
 @click.option("--validation", help="With --corpus files: text held out while training.", **TWO_FILES)
 @click.option("--test", help="With --corpus files: text for evaluate.", **TWO_FILES)
-def prepare(data: Path, corpus: str, source: str, target: str, vocabulary_size: int, sample: int, **given: Any) -> None:
+def prepare(
+    data: Path, corpus: str, source: str, target: str, vocabulary_size: int | None, sample: int, **given: Any
+) -> None:
     """Write corpus and vocabulary into the folder DATA.
 
     Multi30k is downloaded, or read from the folder that ANNOTATED_TRANSFORMER_DATA names. With --corpus files, text
