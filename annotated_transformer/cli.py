@@ -49,6 +49,7 @@ from annotated_transformer.training import (
     TrainingConfig,
     choose_device,
     find_checkpoints,
+    keep_memory,
     load_weights,
     read_log,
     workers,
@@ -479,6 +480,7 @@ def train(
     """
     chosen_device, limit = use_machine(device, threads), minutes or math.inf
     read_corpus(data)
+    keep_memory()
     with workers(chosen_device) as (rank, world_size):
         asked = {"config": config, "stream": stream or None, "workers": world_size}
         if resume:

@@ -6,9 +6,10 @@
 __all__ = ['batch_loss', 'sum_over_workers', 'TrainingConfig', 'mixed_precision', 'update', 'step_batches', 'train', 'perplexity',
            'seed_step', 'digest_of', 'save_tensors', 'load_tensors', 'find_checkpoints', 'load_weights',
            'training_tensors', 'restore_tensors', 'read_log', 'tidy_folder', 'remove_old', 'SavedRun', 'interruptible',
-           'guarded_update', 'Trainer', 'choose_device', 'workers']
+           'guarded_update', 'Trainer', 'choose_device', 'keep_memory', 'workers']
 
 # %% ../notebooks/11_training.ipynb #11-b552b0fb
+import ctypes
 import hashlib
 import json
 import math
@@ -178,8 +179,8 @@ def train(
 def perplexity(model: nn.Module, batches: Iterable[Batch]) -> float:
     """The exponential of the mean cross-entropy of a target token (section 6.2), without dropout or smoothing.
 
-    Leaves the model in evaluation mode. Raises ValueError for no batches, FloatingPointError for a model that has
-    come to grief.
+    Leaves the model in evaluation mode. Raises ValueError for no batches, FloatingPointError where the
+    cross-entropy is no number, or too large for its exponential to be one.
     """
     device = next(model.parameters()).device
     model.eval()
@@ -189,7 +190,7 @@ def perplexity(model: nn.Module, batches: Iterable[Batch]) -> float:
         total, count = total + loss_sum.item(), count + int(tokens)
     if not count:
         raise ValueError("no target tokens to judge the model by: are there any batches?")
-    if not total / count < 700:  # so is no number; e**710 is none that fits
+    if not total / count < 700:  # NaN is not, and e**710 is more than a float can hold
         raise FloatingPointError(f"the held-out loss is {total / count}: lower factor, or raise warmup_steps")
     return math.exp(total / count)
 
@@ -443,6 +444,14 @@ def choose_device(name: str = "auto") -> torch.device:
         there = ", ".join(device for device, there in found.items() if there)
         raise ValueError(f"device {name!r} is not available here: expected one of auto, {there}")
     return torch.device(name, int(os.environ.get("LOCAL_RANK", 0))) if name == "cuda" else torch.device(name)
+
+# %% ../notebooks/11_training.ipynb #11-8a226a37
+def keep_memory() -> None:
+    """Have this process keep the memory that it frees, for its next step; without effect where there is no glibc."""
+    with suppress(AttributeError, TypeError):  # other systems have no mallopt
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(-4, 0)  # M_MMAP_MAX: no tensor in pages of its own, which would go back with it
+        mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD: nor does the end of the heap go back
 
 # %% ../notebooks/11_training.ipynb #11-309b9cbf
 @contextmanager

@@ -277,6 +277,14 @@ def test_resuming_comes_to_the_same_weights(data: Path, tmp_path: Path) -> None:
     assert weights[0] == weights[1]
 
 
+def test_training_keeps_its_memory(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fails when the process that trains gives back what it frees."""
+    kept: list[bool] = []
+    monkeypatch.setattr(cli, "keep_memory", lambda: kept.append(True))
+    done("train", data, tmp_path / "run", *TINY, "--steps", 1)
+    assert kept == [True]
+
+
 def test_the_end_of_minutes_is_no_error(data: Path, tmp_path: Path) -> None:
     """Fails when a run that ends as planned has the exit code of an interrupted one, or does not say how to go on."""
     result = done("train", data, tmp_path / "run", *TINY, "--steps", 1000, "--minutes", 1e-9)
@@ -723,7 +731,14 @@ def test_wrong_options_of_the_search(translator: Path) -> None:
     """Fails when a value that makes no search is taken."""
     refused("translate", "--model", translator, "--alpha", "nan", text="A dog.\n", says="alpha nan, expected")
     refused("translate", "--model", translator, "--alpha", 1e308, text="A dog.\n", says="0 to 10")
-    for words in (["--beam", 0], ["--beam", "many"], ["--alpha", -1], ["--threads", 10**20], ["--nothing"]):
+    for words in (
+        ["--beam", 0],
+        ["--beam", "many"],
+        ["--alpha", -1],
+        ["--threads", 0],
+        ["--threads", 10**20],
+        ["--nothing"],
+    ):
         assert run("translate", "--model", translator, *words, text="A dog.\n").exit_code == 2, words
 
 

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import pickle
+import platform
 import random
 import re
 import shlex
@@ -390,6 +391,36 @@ def test_a_resumed_run_is_the_same_run(tmp_path: Path) -> None:
     assert_equal(*newest)
     losses = [[entry["loss"] for entry in log_of(tmp_path / name) if "loss" in entry] for name in "ab"]
     assert losses[0] == losses[1] and len(losses[0]) == 6
+
+
+FETCHING = """
+import resource
+
+import torch
+
+from annotated_transformer.training import keep_memory
+
+
+def fetched():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(5):
+        torch.ones(2**22)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+
+print(fetched())
+keep_memory()
+fetched()
+print(fetched())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc is told to keep memory")
+def test_memory_that_is_freed_is_kept() -> None:
+    """Fails when each large tensor of a training is fetched from the system anew."""
+    ended = subprocess.run([sys.executable, "-c", FETCHING], capture_output=True, text=True, check=True)
+    fetched, kept = map(int, ended.stdout.split())
+    assert kept < fetched / 10
 
 
 def test_accumulation_survives_a_resume(tmp_path: Path) -> None:
