@@ -117,7 +117,7 @@ EXAMPLES = {
     "prepare": """\b
     Examples:
       annotated-transformer prepare data
-      annotated-transformer prepare data --source en --target fr --vocabulary-size 8000
+      annotated-transformer prepare data --source en --target fr --vocabulary-size 10000
       annotated-transformer prepare data --corpus files --train train.en.gz train.de.gz \\
           --validation dev.en dev.de --test test.en test.de --vocabulary-size 37000""",
     "train": """\b
@@ -187,7 +187,7 @@ TWO_FILES: dict[str, Any] = {"nargs": 2, "type": click.Path(path_type=Path), "me
 @click.option("--corpus", type=click.Choice(["multi30k", "miniature", "files"]), default="multi30k", help="Which text.")
 @click.option("--source", default="en", help="Language to translate from.")
 @click.option("--target", default="de", help="Language to translate into.")
-@click.option("--vocabulary-size", type=click.IntRange(1), help="Subwords in all.  [default: 4000, miniature 600]")
+@click.option("--vocabulary-size", type=click.IntRange(1), help="Subwords in all.  [default: 8000, miniature 600]")
 @click.option("--sample", type=click.IntRange(1), default=1_000_000, help="Most pairs to learn the subwords from.")
 @click.option("--train", help="With --corpus files: the text to train on.", **TWO_FILES)
 @click.option("--validation", help="With --corpus files: text held out while training.", **TWO_FILES)
@@ -206,7 +206,7 @@ def prepare(
         raise ValueError(f"--source and --target are both {source!r}: expected two languages")
     named = corpus != "files" and load_named(corpus, source, target)
     text = {part: getattr(named, part) if named else ParallelFiles(*given[part]) for part in PARTS}
-    counts, size = count_all(text), vocabulary_size or (600 if corpus == "miniature" else 4000)
+    counts, size = count_all(text), vocabulary_size or (600 if corpus == "miniature" else 8000)
     subwords = learn_subwords(text["train"], counts["train"], size, sample)
     own = {part: [str(path.resolve()) for path in paths] for part, paths in given.items() if paths}
     data.mkdir(parents=True, exist_ok=True)

@@ -14,8 +14,8 @@ from annotated_transformer.translator import PRETRAINED, Translator
 CARD = """# English to German, for captions of photographs
 
 The translator of the book: the Transformer of Vaswani et al. (2017), {parameters:,} parameters, {num_layers} layers a
-side, d_model {d_model}, {norm}-norm. `annotated-transformer translate` uses it where no other model is named;
-chapter 14 shows what it can do and where it fails.
+side, d_model {d_model}, {norm}-norm, {vocabulary_size:,} subwords. `annotated-transformer translate` uses it
+where no other model is named; chapter 14 shows what it can do and where it fails.
 
 ## Data
 
@@ -60,7 +60,9 @@ def main(translator: str, record: str) -> None:
     for name in ("command", "commit", "step", "averaged"):
         if loaded.facts[name] != facts[name]:
             sys.exit(f"{name} is {loaded.facts[name]!r} in {translator}, {facts[name]!r} in {record}: not the same run")
-    commands, steps = [facts["command"]], facts["training"]["steps"]
+    steps, size = facts["training"]["steps"], facts["model"]["vocabulary_size"]
+    data = facts["command"].split(" train ")[1].split()[0]
+    commands = [f"annotated-transformer prepare {data} --vocabulary-size {size}", facts["command"]]
     if f"--steps {steps}" not in facts["command"]:  # the run was given more of them later
         commands.append(" ".join([*facts["command"].split()[:4], "--resume --steps", str(steps)]))
     shutil.rmtree(PRETRAINED, ignore_errors=True)
@@ -79,7 +81,7 @@ def main(translator: str, record: str) -> None:
         minutes=facts["cpu_seconds"] / 60,
         hours=facts["seconds"] / 3600,
         cpu=facts["hardware"]["cpu"],
-        **{name: facts["model"][name] for name in ("num_layers", "d_model", "norm")},
+        **{name: facts["model"][name] for name in ("num_layers", "d_model", "norm", "vocabulary_size")},
         **{name: facts["evaluation"][name] for name in ("beam", "alpha")},
         **{name: facts[name] for name in ("parameters", "step", "seed", "date")},
     )
