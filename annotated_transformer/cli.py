@@ -55,7 +55,7 @@ from annotated_transformer.training import (
     workers,
 )
 from .transformer import Transformer, TransformerConfig, count_parameters
-from .translator import PRETRAINED, Translator, attention_of, describe_run, scores_by_length
+from .translator import PRETRAINED, Translator, attention_of, describe_run, scores_by_length, typed
 
 # %% ../notebooks/A_command_line.ipynb #A-bacdf0dd
 class Failure(click.ClickException):
@@ -211,7 +211,7 @@ def prepare(
     own = {part: [str(path.resolve()) for path in paths] for part, paths in given.items() if paths}
     data.mkdir(parents=True, exist_ok=True)
     files = own or write_corpus(named, data)
-    facts = {"corpus": corpus, "languages": [source, target], "files": files, "pairs": counts}
+    facts = {"corpus": corpus, "languages": [source, target], "files": files, "pairs": counts, "command": typed()}
     seal = json.dumps(facts, indent=1).encode()
     write_together({data / "subwords.model": subwords.model, data / "corpus.json": seal})
     click.echo(f"{data}: {counts['train']:,} training pairs, {size:,} subwords", err=True)
@@ -280,7 +280,7 @@ FIELD_HELP = {
 # %% ../notebooks/A_command_line.ipynb #A-2652fc8a
 def preset_values(config: type, name: str) -> str:
     """What each preset has for a field of ``config``, for its help: one value where all agree, nothing for none."""
-    made = {preset: (make(4000), training) for preset, (make, training) in PRESETS.items()}
+    made = {preset: (make(8000), training) for preset, (make, training) in PRESETS.items()}
     values = {preset: getattr(pair[config is TrainingConfig], name) for preset, pair in made.items()}
     if len(set(values.values())) > 1:
         return f" [{', '.join(f'{preset} {value}' for preset, value in values.items())}]"
@@ -360,7 +360,8 @@ def begun_run(data: Path, run: Path, asked: dict[str, Any], options: dict[str, A
     model = chosen(make_model(len(Subwords.load(data / "subwords.model"))), options)
     facts = {"config": asked["config"] or "tiny", "stream": bool(asked["stream"]), "workers": asked["workers"]}
     facts |= {"model": asdict(model), "training": asdict(chosen(training, options))}
-    return facts | {"languages": read_corpus(data)["languages"]}
+    corpus = read_corpus(data)
+    return facts | {"languages": corpus["languages"], "prepare_command": corpus.get("command")}
 
 
 def resumed_run(data: Path, run: Path, asked: dict[str, Any], options: dict[str, Any]) -> dict:
@@ -513,7 +514,7 @@ def average(run: Path, translator: Path, last: int, half: bool) -> None:
     model = Transformer(configs_of(facts)[0])
     load_weights(model, weights, run)
     judged = [entry for entry in read_log(run) if "validation_perplexity" in entry and entry["step"] <= facts["step"]]
-    facts |= {"averaged": [path.name for path in paths[-last:]], "history": judged}
+    facts |= {"average_command": typed(), "averaged": [path.name for path in paths[-last:]], "history": judged}
     Translator(model, Subwords.load(run / "subwords.model"), facts).save(translator, half)
     click.echo(f"{translator}: the average of {last} checkpoints, up to step {facts['step']:,}", err=True)
 
@@ -664,7 +665,7 @@ def evaluate(
     if output:
         write_atomically(output, "".join(f"{line}\n" for line in hypotheses).encode())
     scores = score(hypotheses, [reference for _, reference in pairs], moses, languages[1])
-    evaluation = {"command": shlex.join(["annotated-transformer", *sys.argv[1:]]), "part": part}
+    evaluation = {"command": typed(), "part": part}
     evaluation |= {"sentences": len(pairs), "beam": beam, "alpha": alpha, "decoding_seconds": seconds}
     by_length = scores_by_length([source for source, _ in pairs], hypotheses, [reference for _, reference in pairs])
     record = {"scores": scores, "scores_by_length": by_length, "evaluation": evaluation} | translator.facts

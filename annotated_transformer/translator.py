@@ -4,12 +4,13 @@
 
 # %% auto #0
 __all__ = ['PRETRAINED', 'Translation', 'read_line', 'translate_lines', 'described', 'Translator', 'attention_of', 'read_record',
-           'current_commit', 'cpu_name', 'describe_run', 'scores_by_length', 'training_flops']
+           'current_commit', 'cpu_name', 'typed', 'describe_run', 'scores_by_length', 'training_flops']
 
 # %% ../notebooks/14_translation_results.ipynb #14-04da8684
 import hashlib
 import json
 import math
+import os
 import platform
 import random
 import shlex
@@ -175,13 +176,18 @@ def cpu_name() -> str:
     return next(names, platform.processor())
 
 
+def typed(program: Sequence[str] = ("annotated-transformer",)) -> str:
+    """The command that runs now; ``program`` are its words before the arguments, which are taken as they were typed."""
+    return shlex.join([*program, *sys.argv[1:]])
+
+
 def describe_run(program: Sequence[str], device: torch.device) -> dict[str, Any]:
     """The provenance of a run: command, commit, versions, hardware and date.
 
     ``program`` are the words of the command before its arguments, such as ``["annotated-transformer"]``.
     """
     return {
-        "command": shlex.join([*program, *sys.argv[1:]]),
+        "command": typed(program),
         "commit": current_commit(),
         "versions": {
             "annotated_transformer": annotated_transformer.__version__,
@@ -191,6 +197,7 @@ def describe_run(program: Sequence[str], device: torch.device) -> dict[str, Any]
         "hardware": {
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
             "cpu": cpu_name(),
+            "cores": os.cpu_count(),
             "threads": torch.get_num_threads(),
         },
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),

@@ -228,6 +228,7 @@ def test_a_run_notes_where_it_comes_from(finished_run: Path) -> None:
     facts = json.loads((finished_run / "step-00000004.json").read_text())
     wanted = {"command", "seed", "commit", "versions", "hardware", "date", "languages", "workers", "parameters", "step"}
     assert wanted <= facts.keys() and facts["step"] == 4 and facts["workers"] == 1 and facts["config"] == "tiny"
+    assert facts["prepare_command"].startswith("annotated-transformer ") and facts["hardware"]["cores"] >= 1
     assert len(list(finished_run.glob("step-*.safetensors"))) == 3  # --keep
 
 
@@ -771,7 +772,7 @@ def test_evaluate_prints_a_record(translator: Path, data: Path, tmp_path: Path) 
     assert record["scores"].keys() == {"bleu", "bleu_lower_case", "chrf", "bleu_moses_lower_case"}
     assert all("version:" in score["signature"] for score in record["scores"].values())
     assert record["evaluation"]["sentences"] == 20 and record["evaluation"]["beam"] == 1
-    assert record["step"] == 4 and record["averaged"] and record["command"]
+    assert record["step"] == 4 and record["averaged"] and record["command"] and record["average_command"]
     assert (tmp_path / "out.de").read_text(encoding="utf-8").count("\n") == 20
 
 
