@@ -11,13 +11,16 @@ import click
 import torch
 
 import annotated_transformer
-from annotated_transformer.translator import describe_run
+from annotated_transformer.translator import Translator, describe_run
 
 RECORDS = Path(annotated_transformer.__file__).with_name("records")
 
 threads_option = click.option("--threads", type=click.IntRange(1), default=2, show_default=True, help="CPU threads.")
 rounds_option = click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Turns of each.")
-SHAPES = {"vocabulary_size": 4000, "num_layers": 4, "d_model": 128, "d_ff": 256, "num_heads": 4}
+SHAPES = {
+    name: Translator.load().facts["model"][name]
+    for name in ("vocabulary_size", "num_layers", "d_model", "d_ff", "num_heads")
+}
 """Those of the book's translator."""
 
 
@@ -28,6 +31,9 @@ def shape_options(command: Callable) -> Callable:
     return command
 
 
+at_least_option = click.option(
+    "--at-least", default=1.0, show_default=True, help="Times as fast; a lower ratio ends with exit code 1."
+)
 record_option = click.option("--record", is_flag=True, help=f"Write {RECORDS.name}/benchmark_NAME.json of the package.")
 
 
@@ -52,6 +58,12 @@ def take_turns(
 def median_ratio(values: Sequence[float], others: Sequence[float]) -> float:
     """The median, over the rounds, of one contestant's value divided by another's in the same round."""
     return statistics.median(value / other for value, other in zip(values, others, strict=True))
+
+
+def demand(ratio: float, at_least: float) -> None:
+    """ClickException, and so exit code 1, where ``ratio`` is below ``at_least``."""
+    if ratio < at_least:
+        raise click.ClickException(f"{ratio:.3f} times as fast, expected at least {at_least}")
 
 
 def summary(values: Sequence[float]) -> dict:

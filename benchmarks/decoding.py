@@ -11,6 +11,8 @@ import click
 import torch
 import transformers
 from contest import (
+    at_least_option,
+    demand,
     median_ratio,
     record_option,
     rounds_option,
@@ -168,9 +170,11 @@ def check_equal_work(found: dict[str, list[list[int]]], words: int) -> float:
 @threads_option
 @rounds_option
 @record_option
+@at_least_option
 def main(
-    sentences: int, alone: int, length: int, words: int, threads: int, rounds: int, record: bool, **choices: int
-) -> None:
+    sentences: int, alone: int, length: int, words: int, threads: int, rounds: int, record: bool, at_least: float,
+    **choices: int,
+) -> None:  # fmt: skip
     """Search greedily and with beam 4: with and without cache, together and one by one, and with `generate`.
 
     The shapes are those of the book's translator unless given, but post-norm, as Marian is.
@@ -203,6 +207,7 @@ def main(
             "transformers": transformers.__version__,
         }
         write_record("decoding", facts, seed)
+    demand(min(ratios.values()), at_least)
 
 
 if __name__ == "__main__":

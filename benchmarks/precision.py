@@ -48,7 +48,7 @@ def check_near(config: TransformerConfig, batches: list[Batch], seed: int) -> No
 
 
 @click.command(epilog="Example: python benchmarks/precision.py --rounds 9 --record")
-@training_options(dropout=0.3, max_tokens=2048)
+@training_options
 def main(max_tokens: int, steps: int, threads: int, rounds: int, record: bool, **choices: int | float | str) -> None:
     """Train the same model in 32 bits and in mixed precision in turn: tokens per second.
 

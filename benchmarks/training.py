@@ -14,6 +14,8 @@ from time import perf_counter
 import click
 import torch
 from contest import (
+    at_least_option,
+    demand,
     median_ratio,
     peak_memory,
     record_option,
@@ -170,19 +172,19 @@ def check_equal_work(config: TransformerConfig, batches: list[Batch], seed: int)
         raise click.ClickException(f"the losses differ, so the work is not the same: {ours} and {theirs}")
 
 
-def training_options(dropout: float, max_tokens: int) -> Callable:
-    """The options of a contest in training, with these defaults."""
+def training_options(command: Callable) -> Callable:
+    """The options of a contest in training."""
     options = [
         shape_options,
-        click.option("--dropout", default=dropout, show_default=True),
+        click.option("--dropout", default=0.3, show_default=True),
         click.option("--norm", type=click.Choice(["pre", "post"]), default="pre", show_default=True),
-        click.option("--max-tokens", default=max_tokens, show_default=True, help="Tokens a side in each batch."),
+        click.option("--max-tokens", default=2048, show_default=True, help="Tokens a side in each batch."),
         click.option("--steps", default=10, show_default=True, help="Steps of the optimizer in one turn."),
         threads_option,
         rounds_option,
         record_option,
     ]
-    return lambda command: reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
+    return reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
 
 
 def describe_contest(config: TransformerConfig, batches: list[Batch], max_tokens: int) -> dict:
@@ -195,8 +197,11 @@ def describe_contest(config: TransformerConfig, batches: list[Batch], max_tokens
 
 
 @click.command(epilog="Example: python benchmarks/training.py --rounds 9 --record")
-@training_options(dropout=0.2, max_tokens=1024)
-def main(max_tokens: int, steps: int, threads: int, rounds: int, record: bool, **choices: int | float | str) -> None:
+@training_options
+@at_least_option
+def main(
+    max_tokens: int, steps: int, threads: int, rounds: int, record: bool, at_least: float, **choices: int | float | str
+) -> None:
     """Train our Transformer and torch.nn.Transformer in turn, at equal work: tokens per second and peak memory.
 
     The shapes are those of the book's translator unless given.
@@ -227,6 +232,7 @@ def main(max_tokens: int, steps: int, threads: int, rounds: int, record: bool, *
             "speed_ratio": round(ratio, 3),
         }
         write_record("training", facts, seed)
+    demand(ratio, at_least)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ import training  # noqa: E402
 
 from annotated_transformer.subwords import BOS_ID  # noqa: E402
 from annotated_transformer.transformer import TransformerConfig  # noqa: E402
+from annotated_transformer.translator import Translator, read_record  # noqa: E402
 
 SMALL = TransformerConfig(50, num_layers=2, d_model=16, d_ff=32, num_heads=4, dropout=0.0, max_length=40)
 
@@ -156,3 +157,13 @@ def test_translate_in_memory_that_does_not_grow(monkeypatch: pytest.MonkeyPatch,
     grown = iter([100.0, 120.0])
     monkeypatch.setattr(memory, "measure", lambda *arguments: next(grown))
     assert CliRunner().invoke(memory.main, ["--lines", "1000", "--lines", "2000"]).exit_code == 1
+
+
+def test_the_records_are_of_the_translator_that_ships() -> None:
+    """Fails when the translator changes and its benchmarks were not run again, and when one of them missed its mark."""
+    whole, losses, words = (read_record(f"benchmark_{name}") for name in ("test_2016", "training", "decoding"))
+    assert whole["model"] == Translator.load().facts["model"] and whole["beam"] == 4
+    assert whole["seconds"]["median"] <= whole["at_most"] <= 10 and whole["loading_seconds"] < 1
+    for record in (losses, words, read_record("benchmark_precision")):
+        assert contest.SHAPES.items() <= record["config"].items()
+    assert losses["speed_ratio"] >= 1 and min(words["speed_ratio"].values()) >= 1

@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -23,7 +24,7 @@ import annotated_transformer
 from annotated_transformer import cli
 from annotated_transformer.cli import main
 from annotated_transformer.data import miniature_corpus
-from annotated_transformer.training import TrainingConfig, digest_of
+from annotated_transformer.training import SavedRun, TrainingConfig, digest_of, load_tensors
 from annotated_transformer.transformer import TransformerConfig
 from annotated_transformer.translator import PRETRAINED, Translator
 
@@ -118,11 +119,10 @@ def test_python_m_shows_the_commands_in_the_order_of_use() -> None:
 def test_help_shows_an_example_that_is_valid(command: str) -> None:
     """Fails when a command has no example, or its example has an option that the command lacks."""
     text = done(command, "--help").stdout.split("Example")[1]
-    found = [line for line in text.replace("\\\n", " ").splitlines() if f"annotated-transformer {command} " in line]
-    assert found
-    for line in found:
-        words = line.split(f"annotated-transformer {command} ")[1].split(" <")[0].split(" >")[0].split()
-        main.commands[command].make_context(command, words)  # raises UsageError
+    found = re.findall(rf"annotated[-_]transformer {command} ([^<>\n]*)", text.replace("\\\n", " "))
+    assert found and ("torchrun" in text) == (command == "train") == (len(found) > 3)
+    for words in found:
+        main.commands[command].make_context(command, words.split())  # raises UsageError
     assert all(option.help for option in main.commands[command].params if isinstance(option, click.Option))
 
 
@@ -258,6 +258,38 @@ def test_ctrl_c_saves_and_says_how_to_go_on(data: Path, tmp_path: Path) -> None:
     assert facts["training"]["steps"] == step + 2
 
 
+def test_several_workers_are_interrupted_and_go_on(data: Path, tmp_path: Path) -> None:
+    """The command under ``torchrun``, with Ctrl-C. Fails when a signal to all of them loses the run, when the way on is
+    another than that of the run, and when two workers that went on have other weights than two without a break."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
+    together = {"stderr": subprocess.PIPE, "text": True, "env": ENVIRONMENT | {"OMP_NUM_THREADS": "1"}}
+
+    def workers(*words: object) -> list[str]:
+        return [*torchrun, "annotated_transformer", "train", str(data), *map(str, words)]
+
+    long = ["--steps", 1_000_000, "--save-every", 1_000_000, "--threads", 1]
+    running = subprocess.Popen(workers(tmp_path / "run", *TINY, *long), start_new_session=True, **together)
+    log = tmp_path / "run" / "log.jsonl"
+    try:
+        while running.poll() is None and not (log.exists() and log.stat().st_size):
+            time.sleep(0.05)
+        os.killpg(running.pid, signal.SIGINT)  # as a terminal does
+        said = running.communicate(timeout=120)[1]
+    finally:
+        running.kill()
+    assert running.returncode != 0
+    assert f"to go on: torchrun --nproc-per-node 2 -m annotated_transformer train {data} {tmp_path / 'run'}" in said
+    (saved,) = (tmp_path / "run").glob("step-*.json")
+    steps = json.loads(saved.read_text())["step"] + 2
+    for words in ([tmp_path / "run", "--resume"], [tmp_path / "straight", *TINY, *long]):
+        words += ["--steps", steps, "--device", "cpu"]
+        ended = subprocess.run(workers(*words), check=False, **together)
+        assert ended.returncode == 0, ended.stderr
+    found = [load_tensors(tmp_path / name / f"step-{steps:08}") for name in ("run", "straight")]
+    assert found[0][1]["workers"] == found[1][1]["workers"] == 2
+    assert all(torch.equal(tensor, found[1][0][name]) for name, tensor in found[0][0].items())
+
+
 def test_ctrl_c_while_pytorch_is_loading_leaves_no_traceback(tmp_path: Path) -> None:
     """A module in PyTorch's place stands for the moment. Fails when the command line is imported unguarded."""
     (tmp_path / "torch.py").write_text("raise KeyboardInterrupt")
@@ -372,8 +404,32 @@ def test_the_data_must_be_that_of_the_run(data: Path, finished_run: Path, tmp_pa
 def test_a_run_that_comes_to_grief_says_so(data: Path, tmp_path: Path, words: list) -> None:
     """Fails when an overflow ends in a traceback, when NaN goes into the log, and when a spoiled checkpoint stays."""
     refused("train", data, tmp_path / "run", *TINY, "--steps", 30, *words, says="lower factor, or raise warmup_steps")
+    tensors, facts = load_tensors(tmp_path / "run" / "bad-batch-0")
+    assert {"0.source", "0.target", "model.embedding.weight"} <= tensors.keys() and facts["step"] >= 1
     for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines():
         json.loads(line, parse_constant=pytest.fail)
+
+
+@pytest.mark.parametrize("full", ["checkpoint", "log"])
+def test_a_disk_that_fills_up_while_training(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: str
+) -> None:
+    """Fails with a traceback, when the message names no way on, and when what is whole does not serve to go on."""
+    before = {"checkpoint": SavedRun.save, "log": SavedRun.log}[full]
+
+    def write(run: SavedRun, **entry: float) -> None:
+        if run.step == 3:
+            raise OSError(28, "No space left on device", str(run.folder))
+        before(run, **entry)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SavedRun, "save" if full == "checkpoint" else "log", write)
+        says = "checkpoints written before are whole: mend that, and go on with --resume"
+        refused("train", data, tmp_path / "run", *TINY, "--steps", 4, says=says)
+    assert sorted(path.name for path in (tmp_path / "run").glob("step-*.json"))[-1] == "step-00000002.json"
+    done("train", data, tmp_path / "run", "--resume", "--device", "cpu")
+    steps = [json.loads(line)["step"] for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert sorted(set(steps)) == [1, 2, 3, 4] and len(steps) == 8  # a loss and a validation each
 
 
 def test_the_way_on_is_that_of_the_workers(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

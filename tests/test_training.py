@@ -738,13 +738,27 @@ def test_a_worker_that_dies_ends_the_run(tmp_path: Path, start: Callable) -> Non
 
 
 def test_a_device_that_is_not_there_is_named() -> None:
-    """Fails when torch is left to complain in its own words, or when auto finds no device."""
-    assert choose_device().type in ("cpu", "cuda", "mps") and choose_device("cpu") == torch.device("cpu")
+    """Fails when torch is left to complain in its own words, or another device is taken than the one named."""
+    assert choose_device("cpu") == torch.device("cpu")
     with pytest.raises(ValueError, match="device 'tpu' is not available here: expected one of auto, .*cpu"):
         choose_device("tpu")
     if not torch.cuda.is_available():
         with pytest.raises(ValueError, match="device 'cuda' is not available here"):
             choose_device("cuda")
+
+
+@pytest.mark.parametrize(
+    "there, best", [(("cuda", "mps"), "cuda:1"), (("cuda",), "cuda:1"), (("mps",), "mps"), ((), "cpu")]
+)
+def test_auto_takes_the_best_device_and_the_workers_own_gpu(
+    there: tuple[str, ...], best: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fails when a slower device goes before a faster one, and when two workers share the first GPU."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: "cuda" in there)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: "mps" in there)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert choose_device() == torch.device(best)
+    assert choose_device("cpu") == torch.device("cpu")
 
 
 def test_the_chapters_commands_are_those_of_the_command_line() -> None:
