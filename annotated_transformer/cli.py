@@ -6,9 +6,9 @@
 __all__ = ['START', 'SETTINGS', 'EXAMPLES', 'PARTS', 'TWO_FILES', 'SMALL', 'PRESETS', 'FIELD_HELP', 'NEW_FILE', 'Failure',
            'Commands', 'main', 'write_corpus', 'load_named', 'learn_subwords', 'count_all', 'prepare', 'read_facts',
            'read_corpus', 'pairs_of', 'preset_values', 'FieldOption', 'SectionedCommand', 'field_options',
-           'machine_options', 'use_machine', 'chosen', 'configs_of', 'begun_run', 'resumed_run', 'batches_of',
-           'program', 'way_on', 'say_what_next', 'save_run', 'train_worker', 'train', 'average', 'decoded_lines',
-           'search_options', 'load_translator', 'NewFile', 'json_list', 'translate', 'check_languages',
+           'machine_options', 'use_machine', 'chosen', 'configs_of', 'begun_run', 'resumed_run', 'say_left_out',
+           'batches_of', 'program', 'way_on', 'say_what_next', 'save_run', 'train_worker', 'train', 'average',
+           'decoded_lines', 'search_options', 'load_translator', 'NewFile', 'json_list', 'translate', 'check_languages',
            'moses_references', 'evaluate']
 
 # %% ../notebooks/A_command_line.ipynb #A-2bc07f9c
@@ -383,6 +383,13 @@ def resumed_run(data: Path, run: Path, asked: dict[str, Any], options: dict[str,
     return facts
 
 # %% ../notebooks/A_command_line.ipynb #A-9120fffa
+def say_left_out(data: Path, part: str, kept: int, longest: int) -> None:
+    """Say on standard error how many pairs of ``part`` are not among the ``kept`` ones, and why; nothing for none."""
+    if (left := (total := sum(1 for _ in pairs_of(data, part))) - kept) > 0:
+        why = f"a side without text, or of more than {longest} tokens, the end token counted"
+        click.echo(f"{left:,} of {total:,} {part} pairs are left out: {why}", err=True)
+
+
 def batches_of(
     data: Path, subwords: Subwords, max_length: int, training: TrainingConfig, stream: bool, rank: int, world_size: int
 ) -> tuple[Iterable, list]:
@@ -402,6 +409,8 @@ def batches_of(
         )
     else:
         pairs = list(encode_stream(pairs_of(data, "train"), subwords, longest))
+        if rank == 0:
+            say_left_out(data, "train", len(pairs), longest)
         batches = token_batches(pairs, training.max_tokens, training.seed, **part)
     return batches, list(token_batches(held_out, max(2048, longest), epochs=1))
 

@@ -232,6 +232,14 @@ def test_a_run_notes_where_it_comes_from(finished_run: Path) -> None:
     assert len(list(finished_run.glob("step-*.safetensors"))) == 3  # --keep
 
 
+def test_pairs_that_are_left_out_are_counted(data: Path, tmp_path: Path) -> None:
+    """Fails when text disappears without a word, and when a run that uses all of it complains."""
+    said = done("train", data, tmp_path / "short", *TINY, "--steps", 1, "--max-length", 14).stderr
+    left = re.search(r"(\d+) of 200 train pairs are left out: .* more than 14 tokens", said)
+    assert left and 0 < int(left[1]) < 200
+    assert "left out" not in done("train", data, tmp_path / "all", *TINY, "--steps", 1).stderr
+
+
 def test_ctrl_c_saves_and_says_how_to_go_on(data: Path, tmp_path: Path) -> None:
     """A real process gets a real SIGINT, and the command that it names goes on. Fails when the signal ends the process
     before the checkpoint, when the exit code is that of success, and when the command starts anew."""
