@@ -495,6 +495,7 @@ def train(
         asked = {"config": config, "stream": stream or None, "workers": world_size}
         if resume:
             facts = resumed_run(data, run, asked, options)
+            facts["resumed"] = [*facts.get("resumed", []), typed(program(world_size))]
         else:
             facts = begun_run(data, run, asked, options)
             facts |= describe_run(program(world_size), chosen_device) | {"seed": facts["training"]["seed"]}

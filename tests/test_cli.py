@@ -263,7 +263,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(data: Path, tmp_path: Path) -> None:
     steps = [json.loads(line)["step"] for line in log.read_text().splitlines() if "loss" in line]
     assert steps == list(range(1, step + 3))
     facts = json.loads((tmp_path / "a run" / f"step-{step + 2:08}.json").read_text())
-    assert facts["training"]["steps"] == step + 2
+    assert facts["training"]["steps"] == step + 2 and len(facts["resumed"]) == 1
 
 
 def test_several_workers_are_interrupted_and_go_on(data: Path, tmp_path: Path) -> None:
