@@ -234,8 +234,8 @@ def test_a_run_notes_where_it_comes_from(finished_run: Path) -> None:
 
 def test_pairs_that_are_left_out_are_counted(data: Path, tmp_path: Path) -> None:
     """Fails when text disappears without a word, and when a run that uses all of it complains."""
-    said = done("train", data, tmp_path / "short", *TINY, "--steps", 1, "--max-length", 14).stderr
-    left = re.search(r"(\d+) of 200 train pairs are left out: .* more than 14 tokens", said)
+    said = done("train", data, tmp_path / "short", *TINY, "--steps", 1, "--max-length", 30).stderr
+    left = re.search(r"(\d+) of 200 train pairs are left out: .* more than 30 tokens", said)
     assert left and 0 < int(left[1]) < 200
     assert "left out" not in done("train", data, tmp_path / "all", *TINY, "--steps", 1).stderr
 
@@ -412,10 +412,16 @@ def test_the_data_must_be_that_of_the_run(data: Path, finished_run: Path, tmp_pa
 def test_a_run_that_comes_to_grief_says_so(data: Path, tmp_path: Path, words: list) -> None:
     """Fails when an overflow ends in a traceback, when NaN goes into the log, and when a spoiled checkpoint stays."""
     refused("train", data, tmp_path / "run", *TINY, "--steps", 30, *words, says="lower factor, or raise warmup_steps")
-    tensors, facts = load_tensors(tmp_path / "run" / "bad-batch-0")
-    assert {"0.source", "0.target", "model.embedding.weight"} <= tensors.keys() and facts["step"] >= 1
     for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines():
         json.loads(line, parse_constant=pytest.fail)
+
+
+def test_a_loss_that_is_no_number_leaves_its_batch(data: Path, tmp_path: Path) -> None:
+    """Fails when the run stops without what caused it, or when the error does not say where it lies."""
+    words = [*TINY, "--steps", 30, "--factor", 1e30, "--warmup-steps", 1, "--save-every", 1000]
+    refused("train", data, tmp_path / "run", *words, says="the batch was saved as")
+    tensors, facts = load_tensors(tmp_path / "run" / "bad-batch-0")
+    assert {"0.source", "0.target_output", "model.embedding.weight"} <= tensors.keys() and facts["step"] >= 1
 
 
 @pytest.mark.parametrize("full", ["checkpoint", "log"])

@@ -163,6 +163,7 @@ RUNS = [
     "en_de_4000_subwords",
     "en_de_one_core",
     "en_fr",
+    "en_fr_4000_subwords",
     "en_fr_one_core",
     *(f"en_de_20_minutes_{kind}" for kind in ("seed_0", "seed_1", "seed_2", "post_norm")),
     *(f"en_de_validation{kind}" for kind in ("", "_4000_subwords", "_post_norm", "_subword_dropout")),
