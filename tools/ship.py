@@ -26,7 +26,7 @@ for commercial use, and what was learned from it should be used in the same way.
 ## Scores
 
 Multi30k test_2016_flickr (1,000 sentences, not used for training or choosing), beam {beam}, alpha {alpha}, the average
-of {averaged} checkpoints, scored with 32-bit weights; here they have 16 bits.
+of {averaged} checkpoints, in the 16 bits a weight that lie here.
 
 | score | | signature |
 |---|---|---|
@@ -36,8 +36,8 @@ of {averaged} checkpoints, scored with 32-bit weights; here they have 16 bits.
 
 ## Training
 
-{step:,} of {steps:,} steps, {minutes:.0f} minutes of processor time ({hours:.1f} hours by the clock),
-{workers} process(es) of {threads} thread(s) on {cpu}, seed {seed}, {date}:
+{step:,} steps, {minutes:.0f} minutes by the clock ({cpu_minutes:.0f} of processor time), {workers} process(es) of
+{threads} thread(s) on {cpu}, seed {seed}, {date}; first in both directions, then in one:
 
     {commands}
 
@@ -60,11 +60,14 @@ def main(translator: str, record: str) -> None:
     for name in ("command", "commit", "step", "averaged"):
         if loaded.facts[name] != facts[name]:
             sys.exit(f"{name} is {loaded.facts[name]!r} in {translator}, {facts[name]!r} in {record}: not the same run")
-    steps, size = facts["training"]["steps"], facts["model"]["vocabulary_size"]
-    data = facts["command"].split(" train ")[1].split()[0]
-    commands = [f"annotated-transformer prepare {data} --vocabulary-size {size}", facts["command"]]
-    if f"--steps {steps}" not in facts["command"]:  # the run was given more of them later
-        commands.append(" ".join([*facts["command"].split()[:4], "--resume --steps", str(steps)]))
+    one_way = facts["resumed"][0].split(" train ")[1].split()[0]  # the corpus of the second phase
+    sides = [f"{one_way}/train.{language}" for language in facts["languages"]]
+    commands = [
+        f"annotated-transformer prepare {one_way}",
+        f"cat {' '.join(sides)} > both.1",
+        f"cat {' '.join(reversed(sides))} > both.2",
+        *(facts["prepare_command"], facts["command"], *facts["resumed"], facts["average_command"]),
+    ]
     shutil.rmtree(PRETRAINED, ignore_errors=True)
     shutil.copytree(translator, PRETRAINED)
     rows = [
@@ -74,12 +77,11 @@ def main(translator: str, record: str) -> None:
     card = CARD.format(
         rows="\n".join(rows),
         averaged=len(facts["averaged"]),
-        steps=steps,
         commands="\n    ".join(commands),
         workers=facts["workers"],
         threads=facts["hardware"]["threads"],
-        minutes=facts["cpu_seconds"] / 60,
-        hours=facts["seconds"] / 3600,
+        minutes=facts["seconds"] / 60,
+        cpu_minutes=facts["cpu_seconds"] / 60,
         cpu=facts["hardware"]["cpu"],
         **{name: facts["model"][name] for name in ("num_layers", "d_model", "norm", "vocabulary_size")},
         **{name: facts["evaluation"][name] for name in ("beam", "alpha")},
