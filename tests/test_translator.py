@@ -161,12 +161,14 @@ def test_the_shipped_translator_is_small_and_translates(shipped: Translator) -> 
 RUNS = [
     "en_de",
     "en_de_4000_subwords",
+    "en_de_8000_subwords",
     "en_de_one_core",
     "en_fr",
     "en_fr_4000_subwords",
     "en_fr_one_core",
     *(f"en_de_20_minutes_{kind}" for kind in ("seed_0", "seed_1", "seed_2", "post_norm")),
-    *(f"en_de_validation{kind}" for kind in ("", "_4000_subwords", "_post_norm", "_subword_dropout")),
+    *(f"en_de_validation{kind}" for kind in ("", "_4000_subwords", "_8000_subwords", "_last_checkpoint")),
+    *(f"en_de_validation_{kind}" for kind in ("post_norm", "subword_dropout")),
 ]
 
 
@@ -181,7 +183,8 @@ def test_a_record_has_its_provenance(run: str) -> None:
         assert record[name] is not None
     minutes = 20 if "minutes" in run else 2 * 90  # of one core; two cores for 90 minutes
     assert record["parameters"] <= 3_000_000 and record["cpu_seconds"] <= 60 * minutes
-    assert record["workers"] == 1 or record["seconds"] < 60 * 90 + 1  # by the clock, and the last step
+    late = 0 if run in ("en_de", "en_fr") else 1  # the step in which the minutes of an earlier run were over
+    assert record["workers"] == 1 or record["seconds"] < 60 * 90 + late
     assert all(re.match(r"nrefs:1\|", score["signature"]) for score in record["scores"].values())
     assert (record["evaluation"]["part"] == "validation") == ("validation" in run)
     assert record["evaluation"]["beam"] == 4 and record["evaluation"]["alpha"] == 0.6
