@@ -493,11 +493,10 @@ def train(
     keep_memory()
     with workers(chosen_device) as (rank, world_size):
         asked = {"config": config, "stream": stream or None, "workers": world_size}
+        facts = (resumed_run if resume else begun_run)(data, run, asked, options)
         if resume:
-            facts = resumed_run(data, run, asked, options)
             facts["resumed"] = [*facts.get("resumed", []), typed(program(world_size))]
         else:
-            facts = begun_run(data, run, asked, options)
             facts |= describe_run(program(world_size), chosen_device) | {"seed": facts["training"]["seed"]}
         trainer, finished = train_worker(data, run, facts, chosen_device, limit, rank, world_size)
     if rank == 0:
