@@ -228,7 +228,7 @@ def test_a_run_notes_where_it_comes_from(finished_run: Path) -> None:
     facts = json.loads((finished_run / "step-00000004.json").read_text())
     wanted = {"command", "seed", "commit", "versions", "hardware", "date", "languages", "workers", "parameters", "step"}
     assert wanted <= facts.keys() and facts["step"] == 4 and facts["workers"] == 1 and facts["config"] == "tiny"
-    assert facts["prepare_command"].startswith("annotated-transformer ") and facts["hardware"]["cores"] >= 1
+    assert facts["prepare_command"].startswith("annotated-transformer") and facts["hardware"]["cores"] >= 1
     assert len(list(finished_run.glob("step-*.safetensors"))) == 3  # --keep
 
 
