@@ -385,9 +385,10 @@ def resumed_run(data: Path, run: Path, asked: dict[str, Any], options: dict[str,
 # %% ../notebooks/A_command_line.ipynb #A-9120fffa
 def say_left_out(data: Path, part: str, kept: int, longest: int) -> None:
     """Say on standard error how many pairs of ``part`` are not among the ``kept`` ones, and why; nothing for none."""
-    if (left := (total := sum(1 for _ in pairs_of(data, part))) - kept) > 0:
+    total = sum(1 for _ in pairs_of(data, part))
+    if kept < total:
         why = f"a side without text, or of more than {longest} tokens, the end token counted"
-        click.echo(f"{left:,} of {total:,} {part} pairs are left out: {why}", err=True)
+        click.echo(f"{total - kept:,} of {total:,} {part} pairs are left out: {why}", err=True)
 
 
 def batches_of(

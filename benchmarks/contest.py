@@ -17,10 +17,8 @@ RECORDS = Path(annotated_transformer.__file__).with_name("records")
 
 threads_option = click.option("--threads", type=click.IntRange(1), default=2, show_default=True, help="CPU threads.")
 rounds_option = click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Turns of each.")
-SHAPES = {
-    name: Translator.load().facts["model"][name]
-    for name in ("vocabulary_size", "num_layers", "d_model", "d_ff", "num_heads")
-}
+SHIPPED = Translator.load().model.config
+SHAPES = {name: getattr(SHIPPED, name) for name in ("vocabulary_size", "num_layers", "d_model", "d_ff", "num_heads")}
 """Those of the book's translator."""
 
 

@@ -424,12 +424,12 @@ def test_a_loss_that_is_no_number_leaves_its_batch(data: Path, tmp_path: Path) -
     assert {"0.source", "0.target_output", "model.embedding.weight"} <= tensors.keys() and facts["step"] >= 1
 
 
-@pytest.mark.parametrize("full", ["checkpoint", "log"])
+@pytest.mark.parametrize("name", ["save", "log"])
 def test_a_disk_that_fills_up_while_training(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: str
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Fails with a traceback, when the message names no way on, and when what is whole does not serve to go on."""
-    before = {"checkpoint": SavedRun.save, "log": SavedRun.log}[full]
+    before = getattr(SavedRun, name)
 
     def write(run: SavedRun, **entry: float) -> None:
         if run.step == 3:
@@ -437,7 +437,7 @@ def test_a_disk_that_fills_up_while_training(
         before(run, **entry)
 
     with monkeypatch.context() as patch:
-        patch.setattr(SavedRun, "save" if full == "checkpoint" else "log", write)
+        patch.setattr(SavedRun, name, write)
         says = "checkpoints written before are whole: mend that, and go on with --resume"
         refused("train", data, tmp_path / "run", *TINY, "--steps", 4, says=says)
     assert sorted(path.name for path in (tmp_path / "run").glob("step-*.json"))[-1] == "step-00000002.json"
