@@ -734,6 +734,25 @@ def test_a_worker_that_dies_ends_the_run(tmp_path: Path, start: Callable) -> Non
     assert trainer.step == 4 and trainer.run(cycle([SHORT]), [SHORT])
 
 
+GROUP = """
+import weakref
+from torch import device, distributed, nn
+from annotated_transformer.training import workers
+with workers(device("cpu")):
+    group = weakref.ref(distributed.group.WORLD)
+    nn.parallel.DistributedDataParallel(nn.Linear(2, 2))
+assert group() is None, "the group is still there"
+"""
+
+
+def test_the_group_of_the_workers_ends_with_them() -> None:
+    """A process of its own, which has imported nothing else. Fails when something holds the group for longer: its
+    threads then meet the end of the interpreter, which can abort a worker that has done all its work."""
+    lone = {"WORLD_SIZE": "1", "RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "0"}
+    ended = subprocess.run([sys.executable, "-c", GROUP], env=os.environ | lone, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+
+
 # Devices and commands
 
 
