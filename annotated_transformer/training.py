@@ -25,7 +25,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-import safetensors
 import safetensors.torch
 import torch
 import torch.distributed as dist
