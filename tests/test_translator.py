@@ -166,7 +166,8 @@ RUNS = [
     "en_fr",
     "en_fr_4000_subwords",
     "en_fr_one_core",
-    *(f"en_de_20_minutes_{kind}" for kind in ("seed_0", "seed_1", "seed_2", "post_norm")),
+    *(f"en_de_20_minutes_{kind}" for kind in ("seed_0", "seed_1", "seed_2")),
+    *(f"en_de_20_minutes_{kind}" for kind in ("pre_norm_low_rate", "post_norm", "post_norm_high_rate")),
     *(f"en_de_validation{kind}" for kind in ("", "_4000_subwords", "_8000_subwords", "_last_checkpoint")),
     *(f"en_de_validation_{kind}" for kind in ("post_norm", "subword_dropout")),
 ]
