@@ -28,7 +28,7 @@ from typing import Literal
 import safetensors.torch
 import torch
 import torch.distributed as dist
-import torch.distributed.nn  # first imported once there is a group, as by DistributedDataParallel, it would keep it
+import torch.distributed.nn  # before there is a group of workers: imported later, it would keep that group alive
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
@@ -466,4 +466,4 @@ def workers(device: torch.device) -> Iterator[tuple[int, int]]:
     try:
         yield dist.get_rank(), dist.get_world_size()
     finally:
-        dist.destroy_process_group()  # its threads end here; they must not meet the end of the interpreter
+        dist.destroy_process_group()  # with its threads, which could abort a process that is about to leave

@@ -26,7 +26,7 @@ from annotated_transformer.cli import main
 from annotated_transformer.data import miniature_corpus
 from annotated_transformer.training import SavedRun, TrainingConfig, digest_of, load_tensors
 from annotated_transformer.transformer import TransformerConfig
-from annotated_transformer.translator import PRETRAINED, Translator
+from annotated_transformer.translator import PRETRAINED, Translator, typed
 
 COMMANDS = ["prepare", "train", "average", "translate", "evaluate"]
 MODEL = ["--num-layers", 1, "--d-model", 16, "--d-ff", 32, "--num-heads", 2, "--max-length", 64]
@@ -228,7 +228,7 @@ def test_a_run_notes_where_it_comes_from(finished_run: Path) -> None:
     facts = json.loads((finished_run / "step-00000004.json").read_text())
     wanted = {"command", "seed", "commit", "versions", "hardware", "date", "languages", "workers", "parameters", "step"}
     assert wanted <= facts.keys() and facts["step"] == 4 and facts["workers"] == 1 and facts["config"] == "tiny"
-    assert facts["prepare_command"].startswith("annotated-transformer") and facts["hardware"]["cores"] >= 1
+    assert facts["prepare_command"] == facts["command"] == typed() and facts["hardware"]["cores"] >= 1
     assert len(list(finished_run.glob("step-*.safetensors"))) == 3  # --keep
 
 
