@@ -15,24 +15,48 @@ from annotated_transformer.translator import Translator, describe_run
 
 RECORDS = Path(annotated_transformer.__file__).with_name("records")
 
-threads_option = click.option("--threads", type=click.IntRange(1), default=2, show_default=True, help="CPU threads.")
-rounds_option = click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Turns of each.")
+threads_option = click.option(
+    "--threads",
+    type=click.IntRange(1),
+    default=2,
+    show_default=True,
+    help="CPU threads.",
+)
+rounds_option = click.option(
+    "--rounds",
+    type=click.IntRange(1),
+    default=5,
+    show_default=True,
+    help="Turns of each.",
+)
 SHIPPED = Translator.load().model.config
-SHAPES = {name: getattr(SHIPPED, name) for name in ("vocabulary_size", "num_layers", "d_model", "d_ff", "num_heads")}
+SHAPES = {
+    name: getattr(SHIPPED, name)
+    for name in ("vocabulary_size", "num_layers", "d_model", "d_ff", "num_heads")
+}
 """Those of the book's translator."""
 
 
 def shape_options(command: Callable) -> Callable:
     """One option for each of ``SHAPES``."""
     for name, value in reversed(SHAPES.items()):
-        command = click.option("--" + name.replace("_", "-"), default=value, show_default=True)(command)
+        command = click.option(
+            "--" + name.replace("_", "-"), default=value, show_default=True
+        )(command)
     return command
 
 
 at_least_option = click.option(
-    "--at-least", default=1.0, show_default=True, help="Times as fast; a lower ratio ends with exit code 1."
+    "--at-least",
+    default=1.0,
+    show_default=True,
+    help="Times as fast; a lower ratio ends with exit code 1.",
 )
-record_option = click.option("--record", is_flag=True, help=f"Write {RECORDS.name}/benchmark_NAME.json of the package.")
+record_option = click.option(
+    "--record",
+    is_flag=True,
+    help=f"Write {RECORDS.name}/benchmark_NAME.json of the package.",
+)
 
 
 def take_turns(
@@ -55,34 +79,52 @@ def take_turns(
 
 def median_ratio(values: Sequence[float], others: Sequence[float]) -> float:
     """The median, over the rounds, of one contestant's value divided by another's in the same round."""
-    return statistics.median(value / other for value, other in zip(values, others, strict=True))
+    return statistics.median(
+        value / other for value, other in zip(values, others, strict=True)
+    )
 
 
 def demand(ratio: float, at_least: float) -> None:
     """ClickException, and so exit code 1, where ``ratio`` is below ``at_least``."""
     if ratio < at_least:
-        raise click.ClickException(f"{ratio:.3f} times as fast, expected at least {at_least}")
+        raise click.ClickException(
+            f"{ratio:.3f} times as fast, expected at least {at_least}"
+        )
 
 
 def summary(values: Sequence[float]) -> dict:
     """Median and spread of the rounds."""
     rounded = [float(f"{value:.4g}") for value in values]
-    return {"median": statistics.median(rounded), "lowest": min(rounded), "highest": max(rounded), "rounds": rounded}
+    return {
+        "median": statistics.median(rounded),
+        "lowest": min(rounded),
+        "highest": max(rounded),
+        "rounds": rounded,
+    }
 
 
 def show(unit: str, results: dict[str, list[float]]) -> None:
     """Print a table: a row for each contestant, median and spread over the rounds."""
     width = max(len(name) for name in results)
-    click.echo(f"{'':{width}}  {'median':>10}  {'lowest':>10}  {'highest':>10}   {unit}")
+    click.echo(
+        f"{'':{width}}  {'median':>10}  {'lowest':>10}  {'highest':>10}   {unit}"
+    )
     for name, values in results.items():
-        click.echo(f"{name:{width}}  {statistics.median(values):10,.5g}  {min(values):10,.5g}  {max(values):10,.5g}")
+        click.echo(
+            f"{name:{width}}  {statistics.median(values):10,.5g}  {min(values):10,.5g}  {max(values):10,.5g}"
+        )
 
 
 def write_record(name: str, facts: dict, seed: int) -> None:
     """Write ``facts`` and their provenance to ``records/benchmark_NAME.json`` of the package."""
     program = ["python", f"benchmarks/{Path(sys.argv[0]).name}"]
-    load = [round(number, 2) for number in os.getloadavg()]  # of 1, 5 and 15 minutes: was the machine quiet?
-    provenance = describe_run(program, torch.device("cpu")) | {"seed": seed, "load_average": load}
+    load = [
+        round(number, 2) for number in os.getloadavg()
+    ]  # of 1, 5 and 15 minutes: was the machine quiet?
+    provenance = describe_run(program, torch.device("cpu")) | {
+        "seed": seed,
+        "load_average": load,
+    }
     path = RECORDS / f"benchmark_{name}.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(facts | provenance, indent=1) + "\n", encoding="utf-8")
@@ -92,4 +134,8 @@ def write_record(name: str, facts: dict, seed: int) -> None:
 def peak_memory(process: int | str = "self") -> float:
     """The most memory that a process has held at once since it started its program, in MiB (Linux only)."""
     status = Path(f"/proc/{process}/status").read_text()
-    return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM"))
+    return next(
+        int(line.split()[1]) / 1024
+        for line in status.splitlines()
+        if line.startswith("VmHWM")
+    )

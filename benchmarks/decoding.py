@@ -54,8 +54,14 @@ def marian_of(ours: Transformer) -> MarianMTModel:
     zero. Its sinusoids stand in another order, sines first; the table is ours instead.
     """
     c = ours.config
-    if c.norm != "post" or c.positions != "sinusoidal" or (c.d_k, c.d_v) != (None, None):
-        raise ValueError(f"{c}: Marian has post-norm, sinusoids and heads of d_model / num_heads")
+    if (
+        c.norm != "post"
+        or c.positions != "sinusoidal"
+        or (c.d_k, c.d_v) != (None, None)
+    ):
+        raise ValueError(
+            f"{c}: Marian has post-norm, sinusoids and heads of d_model / num_heads"
+        )
     marian = MarianMTModel(
         MarianConfig(
             vocab_size=c.vocabulary_size, d_model=c.d_model, max_position_embeddings=c.max_length,
@@ -67,7 +73,10 @@ def marian_of(ours: Transformer) -> MarianMTModel:
     ).eval()  # fmt: skip
     with torch.no_grad():
         marian.model.shared.weight.copy_(ours.embedding.weight)
-        for theirs, stack in ((marian.model.encoder, ours.encoder), (marian.model.decoder, ours.decoder)):
+        for theirs, stack in (
+            (marian.model.encoder, ours.encoder),
+            (marian.model.decoder, ours.decoder),
+        ):
             theirs.embed_positions.weight.copy_(ours.positions.table)
             for layer, own in zip(theirs.layers, stack.layers, strict=True):
                 copy_layer(layer, own)
@@ -85,7 +94,9 @@ def copy_layer(marian: nn.Module, ours: nn.Module) -> None:
     ]
     if hasattr(ours, "cross_attention"):
         copy_attention(marian.encoder_attn, ours.cross_attention)
-        pairs.append((marian.encoder_attn_layer_norm, ours.cross_attention_residual.layer_norm))
+        pairs.append(
+            (marian.encoder_attn_layer_norm, ours.cross_attention_residual.layer_norm)
+        )
     for theirs, own in pairs:
         theirs.weight.copy_(own.weight)
         theirs.bias.copy_(own.bias)
@@ -103,15 +114,26 @@ def copy_attention(marian: nn.Module, ours: MultiHeadAttention) -> None:
         theirs.bias.zero_()
 
 
-def search(model: Transformer, source: Tensor, words: int, beam_size: int, cache: bool) -> list[list[int]]:
+def search(
+    model: Transformer, source: Tensor, words: int, beam_size: int, cache: bool
+) -> list[list[int]]:
     """Our search, ``words`` tokens for each source: the best hypothesis."""
-    extra = words - source.size(1)  # the limit is the source's own length + extra, and no source is padded
+    extra = words - source.size(
+        1
+    )  # the limit is the source's own length + extra, and no source is padded
     if beam_size == 1:
         return greedy_search(model, source, extra, cache)
-    return [found[0].ids for found in beam_search(model, source, beam_size, extra_length=extra, cache=cache)]
+    return [
+        found[0].ids
+        for found in beam_search(
+            model, source, beam_size, extra_length=extra, cache=cache
+        )
+    ]
 
 
-def generate(marian: MarianMTModel, source: Tensor, words: int, beam_size: int) -> list[list[int]]:
+def generate(
+    marian: MarianMTModel, source: Tensor, words: int, beam_size: int
+) -> list[list[int]]:
     """The search of ``transformers``, with its cache."""
     found = marian.generate(
         input_ids=source, attention_mask=(source != PAD_ID).long(), num_beams=beam_size, do_sample=False,
@@ -123,21 +145,31 @@ def generate(marian: MarianMTModel, source: Tensor, words: int, beam_size: int) 
 Searcher = Callable[[Tensor], list[list[int]]]
 
 
-def searchers(config: TransformerConfig, words: int, beam_size: int, seed: int) -> dict[str, Searcher]:
+def searchers(
+    config: TransformerConfig, words: int, beam_size: int, seed: int
+) -> dict[str, Searcher]:
     """Functions from sources to outputs, by name: the same weights, the same number of words."""
     ours = model_without_end(config, seed)
     marian = marian_of(ours)
     return {
-        "ours, cache": lambda source: search(ours, source, words, beam_size, cache=True),
-        "ours, no cache": lambda source: search(ours, source, words, beam_size, cache=False),
+        "ours, cache": lambda source: search(
+            ours, source, words, beam_size, cache=True
+        ),
+        "ours, no cache": lambda source: search(
+            ours, source, words, beam_size, cache=False
+        ),
         "generate of Marian": lambda source: generate(marian, source, words, beam_size),
     }
 
 
-def random_sources(config: TransformerConfig, sentences: int, length: int, seed: int) -> Tensor:
+def random_sources(
+    config: TransformerConfig, sentences: int, length: int, seed: int
+) -> Tensor:
     """Sources ``(sentences, length)``, the end token at the end of each."""
     numbers = torch.Generator().manual_seed(seed)
-    source = torch.randint(4, config.vocabulary_size, (sentences, length), generator=numbers)
+    source = torch.randint(
+        4, config.vocabulary_size, (sentences, length), generator=numbers
+    )
     source[:, -1] = EOS_ID
     return source
 
@@ -153,20 +185,40 @@ def measure(searcher: Searcher, batches: list[Tensor]) -> float:
 def check_equal_work(found: dict[str, list[list[int]]], words: int) -> float:
     """The share of sentences that come out the same for all; ClickException where lengths or more than a few differ."""
     if {len(ids) for outputs in found.values() for ids in outputs} != {words}:
-        raise click.ClickException(f"not every output has {words} tokens, so the work is not the same")
+        raise click.ClickException(
+            f"not every output has {words} tokens, so the work is not the same"
+        )
     outputs = list(zip(*found.values(), strict=True))
-    same = sum(all(ids == others[0] for ids in others) for others in outputs) / len(outputs)
-    if same < 0.95:  # two words of equal score may change places by rounding, here and there
-        raise click.ClickException(f"only {same:.0%} of the outputs are the same, so the weights are not")
+    same = sum(all(ids == others[0] for ids in others) for others in outputs) / len(
+        outputs
+    )
+    if (
+        same < 0.95
+    ):  # two words of equal score may change places by rounding, here and there
+        raise click.ClickException(
+            f"only {same:.0%} of the outputs are the same, so the weights are not"
+        )
     return same
 
 
 @click.command(epilog="Example: python benchmarks/decoding.py --rounds 9 --record")
 @shape_options
-@click.option("--sentences", default=128, show_default=True, help="In the batch that is searched at once.")
-@click.option("--alone", default=8, show_default=True, help="How many of them are also searched one by one.")
+@click.option(
+    "--sentences",
+    default=128,
+    show_default=True,
+    help="In the batch that is searched at once.",
+)
+@click.option(
+    "--alone",
+    default=8,
+    show_default=True,
+    help="How many of them are also searched one by one.",
+)
 @click.option("--length", default=15, show_default=True, help="Tokens of each source.")
-@click.option("--words", default=15, show_default=True, help="Tokens that are written for each.")
+@click.option(
+    "--words", default=15, show_default=True, help="Tokens that are written for each."
+)
 @threads_option
 @rounds_option
 @record_option
@@ -187,22 +239,41 @@ def main(
     ratios, same = {}, {}
     for kind, beam_size in (("greedy", 1), ("beam 4", 4)):
         found = searchers(config, words, beam_size, seed)
-        same[kind] = check_equal_work({name: searcher(source) for name, searcher in found.items()}, words)
-        for way, batches in (("together", [source]), ("one by one", list(source[:alone].split(1)))):
-            names = {f"{kind}, {way}: {name}": searcher for name, searcher in found.items()}
-            turns = {name: lambda s=searcher, b=batches: measure(s, b) for name, searcher in names.items()}
+        same[kind] = check_equal_work(
+            {name: searcher(source) for name, searcher in found.items()}, words
+        )
+        for way, batches in (
+            ("together", [source]),
+            ("one by one", list(source[:alone].split(1))),
+        ):
+            names = {
+                f"{kind}, {way}: {name}": searcher for name, searcher in found.items()
+            }
+            turns = {
+                name: lambda s=searcher, b=batches: measure(s, b)
+                for name, searcher in names.items()
+            }
             speed |= take_turns(turns, rounds)
             cached, _, marian = (speed[name] for name in names)
             ratios[f"{kind}, {way}"] = round(median_ratio(cached, marian), 3)
     show("sentences per second", speed)
     for name, ratio in ratios.items():
-        click.echo(f"{name}: ours with cache is {ratio:.3f} times as fast as generate (median of the rounds)")
+        click.echo(
+            f"{name}: ours with cache is {ratio:.3f} times as fast as generate (median of the rounds)"
+        )
     if record:
         facts = {
             "config": asdict(config),
-            "sources": {"sentences": sentences, "alone": alone, "length": length, "words": words},
+            "sources": {
+                "sentences": sentences,
+                "alone": alone,
+                "length": length,
+                "words": words,
+            },
             "same_output": same,
-            "sentences_per_second": {name: summary(values) for name, values in speed.items()},
+            "sentences_per_second": {
+                name: summary(values) for name, values in speed.items()
+            },
             "speed_ratio": ratios,
             "transformers": transformers.__version__,
         }

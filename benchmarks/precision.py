@@ -8,7 +8,14 @@ from unittest.mock import patch
 import click
 import torch
 from contest import median_ratio, summary, write_record
-from training import describe_contest, make_contestant, race, random_batches, trainer, training_options
+from training import (
+    describe_contest,
+    make_contestant,
+    race,
+    random_batches,
+    trainer,
+    training_options,
+)
 
 from annotated_transformer.data import Batch
 from annotated_transformer.training import mixed_precision
@@ -27,10 +34,14 @@ CONTESTANTS = {
 }
 
 
-def training_in(name: str, config: TransformerConfig, batches: list[Batch], seed: int) -> Callable[[], list[float]]:
+def training_in(
+    name: str, config: TransformerConfig, batches: list[Batch], seed: int
+) -> Callable[[], list[float]]:
     """A function that trains a model once on ``batches`` in the way called ``name``, and returns the losses."""
     precision, context = CONTESTANTS[name]
-    train = trainer(make_contestant("annotated_transformer", config, seed), batches, precision)
+    train = trainer(
+        make_contestant("annotated_transformer", config, seed), batches, precision
+    )
 
     def train_so() -> list[float]:
         with patch("annotated_transformer.training.mixed_precision", context):
@@ -42,14 +53,23 @@ def training_in(name: str, config: TransformerConfig, batches: list[Batch], seed
 def check_near(config: TransformerConfig, batches: list[Batch], seed: int) -> None:
     """ClickException unless, without the chance of dropout, all contestants have about the same loss at every step."""
     steady = replace(config, dropout=0.0)
-    losses = [torch.tensor(training_in(name, steady, batches, seed)()) for name in CONTESTANTS]
+    losses = [
+        torch.tensor(training_in(name, steady, batches, seed)()) for name in CONTESTANTS
+    ]
     if not all(torch.allclose(losses[0], other, rtol=0.02) for other in losses[1:]):
         raise click.ClickException(f"the losses differ by more than 2 %: {losses}")
 
 
 @click.command(epilog="Example: python benchmarks/precision.py --rounds 9 --record")
 @training_options
-def main(max_tokens: int, steps: int, threads: int, rounds: int, record: bool, **choices: int | float | str) -> None:
+def main(
+    max_tokens: int,
+    steps: int,
+    threads: int,
+    rounds: int,
+    record: bool,
+    **choices: int | float | str,
+) -> None:
     """Train the same model in 32 bits and in mixed precision in turn: tokens per second.
 
     The shapes are those of the book's translator unless given.
@@ -62,11 +82,16 @@ def main(max_tokens: int, steps: int, threads: int, rounds: int, record: bool, *
     facts = describe_contest(config, batches, max_tokens)
     trainers = {name: training_in(name, config, batches, seed) for name in CONTESTANTS}
     speed = race(trainers, facts["batches"]["tokens"], rounds)
-    ratios = {name: round(median_ratio(values, speed["fp32"]), 3) for name, values in speed.items()}
+    ratios = {
+        name: round(median_ratio(values, speed["fp32"]), 3)
+        for name, values in speed.items()
+    }
     click.echo(f"times as fast as fp32 (median of the rounds): {ratios}")
     if record:
         facts |= {
-            "tokens_per_second": {name: summary(values) for name, values in speed.items()},
+            "tokens_per_second": {
+                name: summary(values) for name, values in speed.items()
+            },
             "speed_ratios": ratios,
         }
         write_record("precision", facts, seed)

@@ -33,20 +33,35 @@ from annotated_transformer.attention import causal_mask
 from annotated_transformer.data import Batch, token_batches
 from annotated_transformer.optimization import transformer_optimizer
 from annotated_transformer.training import TrainingConfig, update
-from annotated_transformer.transformer import DecoderLayer, EncoderLayer, Transformer, TransformerConfig
+from annotated_transformer.transformer import (
+    DecoderLayer,
+    EncoderLayer,
+    Transformer,
+    TransformerConfig,
+)
 
-warnings.filterwarnings("ignore", "enable_nested_tensor")  # a short cut for evaluation, which is not measured
+warnings.filterwarnings(
+    "ignore", "enable_nested_tensor"
+)  # a short cut for evaluation, which is not measured
 
 
 def weights_in_their_order(layer: EncoderLayer | DecoderLayer) -> Iterator[Tensor]:
     """The weights of one of our layers as the layers of ``nn.Transformer`` list theirs."""
     decoder = isinstance(layer, DecoderLayer)
-    for attention in [layer.self_attention] + ([layer.cross_attention] if decoder else []):
-        query, key, value, output = (projection.weight for projection in attention.children())
+    for attention in [layer.self_attention] + (
+        [layer.cross_attention] if decoder else []
+    ):
+        query, key, value, output = (
+            projection.weight for projection in attention.children()
+        )
         yield from (torch.cat([query, key, value]), output)
     yield from layer.feed_forward.parameters()
     middle = [layer.cross_attention_residual] if decoder else []
-    for residual in [layer.self_attention_residual, *middle, layer.feed_forward_residual]:
+    for residual in [
+        layer.self_attention_residual,
+        *middle,
+        layer.feed_forward_residual,
+    ]:
         yield from residual.layer_norm.parameters()
 
 
@@ -62,7 +77,10 @@ class PyTorchTransformer(nn.Module):
         super().__init__()
         c = ours.config
         self.d_model, self.pad_id = c.d_model, c.pad_id
-        self.embedding, self.positions = copy.deepcopy(ours.embedding), copy.deepcopy(ours.positions)
+        self.embedding, self.positions = (
+            copy.deepcopy(ours.embedding),
+            copy.deepcopy(ours.positions),
+        )
         self.dropout = nn.Dropout(c.dropout)
         self.stacks = nn.Transformer(
             c.d_model, c.num_heads, c.num_layers, c.num_layers, c.d_ff, c.dropout,
@@ -70,8 +88,16 @@ class PyTorchTransformer(nn.Module):
         )  # fmt: skip
         for layer in [*self.stacks.encoder.layers, *self.stacks.decoder.layers]:
             layer.dropout.p = 0.0  # the one inside the feed-forward network
-            for name in {"self_attn", "multihead_attn"} & dict(layer.named_children()).keys():
-                setattr(layer, name, nn.MultiheadAttention(c.d_model, c.num_heads, bias=False, batch_first=True))
+            for name in {"self_attn", "multihead_attn"} & dict(
+                layer.named_children()
+            ).keys():
+                setattr(
+                    layer,
+                    name,
+                    nn.MultiheadAttention(
+                        c.d_model, c.num_heads, bias=False, batch_first=True
+                    ),
+                )
         if c.norm == "post":
             self.stacks.encoder.norm = self.stacks.decoder.norm = None
         self.copy_weights(ours)
@@ -79,11 +105,24 @@ class PyTorchTransformer(nn.Module):
     @torch.no_grad()
     def copy_weights(self, ours: Transformer) -> None:
         """Take over the weights of both stacks."""
-        for theirs, stack in ((self.stacks.encoder, ours.encoder), (self.stacks.decoder, ours.decoder)):
-            weights = [weight for layer in stack.layers for weight in weights_in_their_order(layer)]
-            for parameter, weight in zip(theirs.parameters(), [*weights, *stack.final_norm.parameters()], strict=True):
+        for theirs, stack in (
+            (self.stacks.encoder, ours.encoder),
+            (self.stacks.decoder, ours.decoder),
+        ):
+            weights = [
+                weight
+                for layer in stack.layers
+                for weight in weights_in_their_order(layer)
+            ]
+            for parameter, weight in zip(
+                theirs.parameters(),
+                [*weights, *stack.final_norm.parameters()],
+                strict=True,
+            ):
                 if parameter.shape != weight.shape:
-                    raise ValueError(f"a weight of shape {tuple(weight.shape)} for one of {tuple(parameter.shape)}")
+                    raise ValueError(
+                        f"a weight of shape {tuple(weight.shape)} for one of {tuple(parameter.shape)}"
+                    )
                 parameter.copy_(weight)
 
     def embed(self, tokens: Tensor) -> Tensor:
@@ -100,15 +139,23 @@ class PyTorchTransformer(nn.Module):
         return self.embedding.logits(states)
 
 
-CONTESTANTS = {"annotated_transformer": lambda ours: ours, "torch.nn.Transformer": PyTorchTransformer}
+CONTESTANTS = {
+    "annotated_transformer": lambda ours: ours,
+    "torch.nn.Transformer": PyTorchTransformer,
+}
 
 
-def random_batches(config: TransformerConfig, max_tokens: int, number: int, seed: int) -> list[Batch]:
+def random_batches(
+    config: TransformerConfig, max_tokens: int, number: int, seed: int
+) -> list[Batch]:
     """Batches of random tokens, in lengths as those of Multi30k: 5 to 30 subwords, most of them near 14."""
     rng = random.Random(seed)
 
     def sentence() -> list[int]:
-        return [rng.randrange(4, config.vocabulary_size) for _ in range(round(rng.triangular(5, 30, 10)))]
+        return [
+            rng.randrange(4, config.vocabulary_size)
+            for _ in range(round(rng.triangular(5, 30, 10)))
+        ]
 
     pairs = [(sentence(), sentence()) for _ in range(number * max_tokens // 15)]
     return list(islice(token_batches(pairs, max_tokens, seed), number))
@@ -120,9 +167,15 @@ def make_contestant(name: str, config: TransformerConfig, seed: int) -> nn.Modul
     return CONTESTANTS[name](Transformer(config)).train()
 
 
-def trainer(model: nn.Module, batches: list[Batch], precision: str = "fp32") -> Callable[[], list[float]]:
+def trainer(
+    model: nn.Module, batches: list[Batch], precision: str = "fp32"
+) -> Callable[[], list[float]]:
     """A function that trains the model on all batches once, and returns the losses; each call goes on."""
-    optimizer, training, steps = transformer_optimizer(model), TrainingConfig(precision=precision), 0
+    optimizer, training, steps = (
+        transformer_optimizer(model),
+        TrainingConfig(precision=precision),
+        0,
+    )
 
     def train() -> list[float]:
         nonlocal steps
@@ -135,7 +188,9 @@ def trainer(model: nn.Module, batches: list[Batch], precision: str = "fp32") -> 
     return train
 
 
-def measure_memory(name: str, config: TransformerConfig, batches: list[Batch], seed: int, threads: int) -> float:
+def measure_memory(
+    name: str, config: TransformerConfig, batches: list[Batch], seed: int, threads: int
+) -> float:
     """What training adds to the peak memory of a fresh process, in MiB: weights, gradients, optimizer, activations."""
     torch.set_num_threads(threads)
     before = peak_memory()
@@ -156,20 +211,31 @@ def measure_speed(train: Callable[[], list[float]], tokens: int) -> float:
     return tokens / (perf_counter() - start)
 
 
-def race(trainers: dict[str, Callable[[], list[float]]], tokens: int, rounds: int) -> dict[str, list[float]]:
+def race(
+    trainers: dict[str, Callable[[], list[float]]], tokens: int, rounds: int
+) -> dict[str, list[float]]:
     """Tokens per second of each trainer in each round, shown and returned."""
-    turns = {name: lambda train=train: measure_speed(train, tokens) for name, train in trainers.items()}
+    turns = {
+        name: lambda train=train: measure_speed(train, tokens)
+        for name, train in trainers.items()
+    }
     speed = take_turns(turns, rounds)
     show("tokens per second, source and target, padding aside", speed)
     return speed
 
 
-def check_equal_work(config: TransformerConfig, batches: list[Batch], seed: int) -> None:
+def check_equal_work(
+    config: TransformerConfig, batches: list[Batch], seed: int
+) -> None:
     """ClickException unless both contestants, without the chance of dropout, have the same loss at every step."""
     steady = replace(config, dropout=0.0)
-    ours, theirs = (trainer(make_contestant(name, steady, seed), batches)() for name in CONTESTANTS)
+    ours, theirs = (
+        trainer(make_contestant(name, steady, seed), batches)() for name in CONTESTANTS
+    )
     if not torch.allclose(torch.tensor(ours), torch.tensor(theirs), rtol=1e-4):
-        raise click.ClickException(f"the losses differ, so the work is not the same: {ours} and {theirs}")
+        raise click.ClickException(
+            f"the losses differ, so the work is not the same: {ours} and {theirs}"
+        )
 
 
 def training_options(command: Callable) -> Callable:
@@ -177,9 +243,24 @@ def training_options(command: Callable) -> Callable:
     options = [
         shape_options,
         click.option("--dropout", default=0.3, show_default=True),
-        click.option("--norm", type=click.Choice(["pre", "post"]), default="pre", show_default=True),
-        click.option("--max-tokens", default=2048, show_default=True, help="Tokens a side in each batch."),
-        click.option("--steps", default=10, show_default=True, help="Steps of the optimizer in one turn."),
+        click.option(
+            "--norm",
+            type=click.Choice(["pre", "post"]),
+            default="pre",
+            show_default=True,
+        ),
+        click.option(
+            "--max-tokens",
+            default=2048,
+            show_default=True,
+            help="Tokens a side in each batch.",
+        ),
+        click.option(
+            "--steps",
+            default=10,
+            show_default=True,
+            help="Steps of the optimizer in one turn.",
+        ),
         threads_option,
         rounds_option,
         record_option,
@@ -187,9 +268,13 @@ def training_options(command: Callable) -> Callable:
     return reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
 
 
-def describe_contest(config: TransformerConfig, batches: list[Batch], max_tokens: int) -> dict:
+def describe_contest(
+    config: TransformerConfig, batches: list[Batch], max_tokens: int
+) -> dict:
     """What was trained, and on how many tokens, source and target, padding aside."""
-    tokens = sum(batch.tokens + int((batch.source != config.pad_id).sum()) for batch in batches)
+    tokens = sum(
+        batch.tokens + int((batch.source != config.pad_id).sum()) for batch in batches
+    )
     return {
         "config": asdict(config),
         "batches": {"max_tokens": max_tokens, "number": len(batches), "tokens": tokens},
@@ -200,7 +285,13 @@ def describe_contest(config: TransformerConfig, batches: list[Batch], max_tokens
 @training_options
 @at_least_option
 def main(
-    max_tokens: int, steps: int, threads: int, rounds: int, record: bool, at_least: float, **choices: int | float | str
+    max_tokens: int,
+    steps: int,
+    threads: int,
+    rounds: int,
+    record: bool,
+    at_least: float,
+    **choices: int | float | str,
 ) -> None:
     """Train our Transformer and torch.nn.Transformer in turn, at equal work: tokens per second and peak memory.
 
@@ -213,22 +304,33 @@ def main(
     check_equal_work(config, batches, seed)
     memory = take_turns(
         {
-            name: lambda name=name: in_a_fresh_process(measure_memory, name, config, batches, seed, threads)
+            name: lambda name=name: in_a_fresh_process(
+                measure_memory, name, config, batches, seed, threads
+            )
             for name in CONTESTANTS
         },
         rounds=3,
         warm_up=False,
     )
     facts = describe_contest(config, batches, max_tokens)
-    trainers = {name: trainer(make_contestant(name, config, seed), batches) for name in CONTESTANTS}
+    trainers = {
+        name: trainer(make_contestant(name, config, seed), batches)
+        for name in CONTESTANTS
+    }
     speed = race(trainers, facts["batches"]["tokens"], rounds)
     ratio = median_ratio(*speed.values())
     show("MiB that training adds at its peak", memory)
-    click.echo(f"ours trains {ratio:.3f} times as fast as torch.nn.Transformer (median of the rounds)")
+    click.echo(
+        f"ours trains {ratio:.3f} times as fast as torch.nn.Transformer (median of the rounds)"
+    )
     if record:
         facts |= {
-            "tokens_per_second": {name: summary(values) for name, values in speed.items()},
-            "peak_mebibytes": {name: summary(values) for name, values in memory.items()},
+            "tokens_per_second": {
+                name: summary(values) for name, values in speed.items()
+            },
+            "peak_mebibytes": {
+                name: summary(values) for name, values in memory.items()
+            },
             "speed_ratio": round(ratio, 3),
         }
         write_record("training", facts, seed)

@@ -51,26 +51,41 @@ def random_mask(*shape: int) -> Tensor:
 
 def gradients(output: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
     """The gradients of a random weighting of ``output``, the same weighting for each output of one shape."""
-    weighting = torch.randn(output.shape, generator=torch.Generator().manual_seed(0), dtype=output.dtype)
+    weighting = torch.randn(
+        output.shape, generator=torch.Generator().manual_seed(0), dtype=output.dtype
+    )
     return torch.autograd.grad((output * weighting).sum(), inputs, retain_graph=True)
 
 
-def assert_padding_invariant(model: Callable[[Tensor, Tensor], Tensor], pairs: list, extra: tuple[int, int]) -> None:
+def assert_padding_invariant(
+    model: Callable[[Tensor, Tensor], Tensor], pairs: list, extra: tuple[int, int]
+) -> None:
     """Assert that the logits of each pair are the same alone, in a batch, and in a batch padded further."""
     sources, targets = zip(*pairs, strict=True)
     together = model(rectangle(sources), rectangle(targets))
     further = model(rectangle(sources, extra[0]), rectangle(targets, extra[1]))
     for i, (source, target) in enumerate(pairs):
         alone = model(rectangle([source]), rectangle([target]))[0]
-        torch.testing.assert_close(together[i, : len(target)], alone, atol=1e-5, rtol=1e-4)
-        torch.testing.assert_close(further[i, : len(target)], alone, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(
+            together[i, : len(target)], alone, atol=1e-5, rtol=1e-4
+        )
+        torch.testing.assert_close(
+            further[i, : len(target)], alone, atol=1e-5, rtol=1e-4
+        )
 
 
-def assert_causal(model: Callable[[Tensor, Tensor], Tensor], source: list[int], target: list[int], at: int) -> None:
+def assert_causal(
+    model: Callable[[Tensor, Tensor], Tensor],
+    source: list[int],
+    target: list[int],
+    at: int,
+) -> None:
     """Assert that another token ``at`` a place of the target changes the logits from there on, and none before."""
     changed = [*target]
     changed[at] = 3 + (target[at] - 2) % (VOCABULARY_SIZE - 3)  # the next word
-    before, after = (model(rectangle([source]), rectangle([row]))[0] for row in (target, changed))
+    before, after = (
+        model(rectangle([source]), rectangle([row]))[0] for row in (target, changed)
+    )
     torch.testing.assert_close(after[:at], before[:at], atol=0, rtol=0)
     assert (after[at] - before[at]).abs().max() > 1e-4
 

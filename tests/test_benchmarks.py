@@ -25,7 +25,9 @@ from annotated_transformer.subwords import BOS_ID  # noqa: E402
 from annotated_transformer.transformer import TransformerConfig  # noqa: E402
 from annotated_transformer.translator import Translator, read_record  # noqa: E402
 
-SMALL = TransformerConfig(50, num_layers=2, d_model=16, d_ff=32, num_heads=4, dropout=0.0, max_length=40)
+SMALL = TransformerConfig(
+    50, num_layers=2, d_model=16, d_ff=32, num_heads=4, dropout=0.0, max_length=40
+)
 
 
 def small(**changes: object) -> TransformerConfig:
@@ -51,11 +53,18 @@ def test_training_contestants_have_the_same_loss_and_gradients(norm: str) -> Non
     """Fails when ``PyTorchTransformer`` keeps its final norms with post-norm, or swaps two of the weights."""
     config = small(norm=norm)
     batch = training.random_batches(config, 60, 1, seed=0)[0]
-    models = [training.make_contestant(name, config, 0) for name in training.CONTESTANTS]
+    models = [
+        training.make_contestant(name, config, 0) for name in training.CONTESTANTS
+    ]
     outputs = [model(batch.source, batch.target_input) for model in models]
-    words = batch.target_output != config.pad_id  # after the end, masks leave each contestant what it likes
+    words = (
+        batch.target_output != config.pad_id
+    )  # after the end, masks leave each contestant what it likes
     assert_close(outputs[0][words], outputs[1][words], atol=1e-5, rtol=1e-4)
-    found = [gradients(logits[words], model.embedding.weight)[0] for logits, model in zip(outputs, models, strict=True)]
+    found = [
+        gradients(logits[words], model.embedding.weight)[0]
+        for logits, model in zip(outputs, models, strict=True)
+    ]
     assert_close(*found, atol=1e-4, rtol=1e-3)
     training.check_equal_work(config, [batch] * 3, seed=0)
 
@@ -78,7 +87,9 @@ def test_training_contestants_drop_at_the_same_places() -> None:
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 def test_unequal_work_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fails when ``training.py`` measures contestants of different weights without a word."""
-    monkeypatch.setattr(training.PyTorchTransformer, "copy_weights", lambda self, ours: None)
+    monkeypatch.setattr(
+        training.PyTorchTransformer, "copy_weights", lambda self, ours: None
+    )
     batches = training.random_batches(SMALL, 60, 2, seed=0)
     with pytest.raises(Exception, match="the losses differ"):
         training.check_equal_work(SMALL, batches, seed=0)
@@ -104,7 +115,9 @@ def test_precisions_learn_alike_with_the_kernels_they_name() -> None:
     for name in precision.CONTESTANTS:
         with NamesOfKernels() as kernels:
             precision.training_in(name, SMALL, batches, seed=0)()
-        fused[name] = any("flash_attention_for_cpu" in kernel for kernel in kernels.names)
+        fused[name] = any(
+            "flash_attention_for_cpu" in kernel for kernel in kernels.names
+        )
     assert fused == {"fp32": True, "bf16": False, "bf16, fused attention": True}
 
 
@@ -114,7 +127,9 @@ def test_marian_gives_our_logits() -> None:
     source = decoding.random_sources(SMALL, 3, 7, seed=0)
     target = torch.cat([torch.full((3, 1), BOS_ID), source[:, :-1]], dim=1)
     with torch.no_grad():
-        expected = decoding.marian_of(ours)(input_ids=source, decoder_input_ids=target).logits
+        expected = decoding.marian_of(ours)(
+            input_ids=source, decoder_input_ids=target
+        ).logits
         assert_close(ours(source, target), expected, atol=1e-4, rtol=1e-4)
 
 
@@ -122,7 +137,10 @@ def test_marian_gives_our_logits() -> None:
 def test_decoding_contestants_write_the_same(beam_size: int) -> None:
     """Fails when ``generate`` may write one word less, or when the end token can win."""
     source = decoding.random_sources(SMALL, 6, 7, seed=1)
-    found = {name: search(source) for name, search in decoding.searchers(SMALL, 9, beam_size, seed=0).items()}
+    found = {
+        name: search(source)
+        for name, search in decoding.searchers(SMALL, 9, beam_size, seed=0).items()
+    }
     assert decoding.check_equal_work(found, words=9) == 1
     with pytest.raises(Exception, match="not every output has 10"):
         decoding.check_equal_work(found, words=10)
@@ -140,12 +158,16 @@ def test_contestants_take_turns() -> None:
         order.append(name)
         return float(next(clock))
 
-    results = contest.take_turns({"A": lambda: contestant("A"), "B": lambda: contestant("B")}, rounds=2)
+    results = contest.take_turns(
+        {"A": lambda: contestant("A"), "B": lambda: contestant("B")}, rounds=2
+    )
     assert "".join(order) == "ABABAB" and results == {"A": [2, 4], "B": [3, 5]}
     assert contest.median_ratio([2, 9, 2], [1, 3, 4]) == 2
 
 
-def test_translate_in_memory_that_does_not_grow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_translate_in_memory_that_does_not_grow(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Runs ``memory.py`` small. Fails when it loses lines, or when it accepts a growth above the bound."""
     monkeypatch.setattr(contest, "RECORDS", tmp_path / "records")
     arguments = ["--lines", "1000", "--record"]
@@ -156,14 +178,25 @@ def test_translate_in_memory_that_does_not_grow(monkeypatch: pytest.MonkeyPatch,
     assert {"command", "commit", "versions", "hardware", "date"} <= record.keys()
     grown = iter([100.0, 120.0])
     monkeypatch.setattr(memory, "measure", lambda *arguments: next(grown))
-    assert CliRunner().invoke(memory.main, ["--lines", "1000", "--lines", "2000"]).exit_code == 1
+    assert (
+        CliRunner()
+        .invoke(memory.main, ["--lines", "1000", "--lines", "2000"])
+        .exit_code
+        == 1
+    )
 
 
 def test_the_records_are_of_the_translator_that_ships() -> None:
     """Fails when the translator changes and its benchmarks were not run again, and when one of them missed its mark."""
-    whole, losses, words = (read_record(f"benchmark_{name}") for name in ("test_2016", "training", "decoding"))
+    whole, losses, words = (
+        read_record(f"benchmark_{name}")
+        for name in ("test_2016", "training", "decoding")
+    )
     assert whole["model"] == Translator.load().facts["model"] and whole["beam"] == 4
-    assert whole["seconds"]["median"] <= whole["at_most"] <= 10 and whole["loading_seconds"] < 1
+    assert (
+        whole["seconds"]["median"] <= whole["at_most"] <= 10
+        and whole["loading_seconds"] < 1
+    )
     for record in (losses, words, read_record("benchmark_precision")):
         assert contest.SHAPES.items() <= record["config"].items()
     assert losses["speed_ratio"] >= 1 and min(words["speed_ratio"].values()) >= 1

@@ -44,7 +44,10 @@ from annotated_transformer.data import (
 from annotated_transformer.subwords import BOS_ID, EOS_ID, PAD_ID, Subwords
 
 NAME = "train.en.gz"
-LINES = {"en": ["A dog\u2028runs.", "Two cats."], "de": ["Ein Hund\u2028läuft.", "Zwei Katzen."]}
+LINES = {
+    "en": ["A dog\u2028runs.", "Two cats."],
+    "de": ["Ein Hund\u2028läuft.", "Zwei Katzen."],
+}
 
 # The miniature corpus ------------------------------------------------------------------------------------------------
 
@@ -52,20 +55,33 @@ LINES = {"en": ["A dog\u2028runs.", "Two cats."], "de": ["Ein Hund\u2028läuft."
 def test_the_same_seed_makes_the_same_miniature_corpus() -> None:
     """Fails when the generator is left without its seed, and when the seed is ignored."""
     assert miniature_corpus(50, 5, seed=1) == miniature_corpus(50, 5, seed=1)
-    assert miniature_corpus(50, 5, seed=1).train != miniature_corpus(50, 5, seed=2).train
+    assert (
+        miniature_corpus(50, 5, seed=1).train != miniature_corpus(50, 5, seed=2).train
+    )
 
 
 def test_no_sentence_stands_in_two_parts() -> None:
     """Fails when the parts overlap by a pair, and when a sentence may come twice."""
     corpus = miniature_corpus(4000, 200)
-    assert [len(part) for part in (corpus.train, corpus.validation, corpus.test)] == [4000, 200, 200]
-    english = [pair[0] for part in (corpus.train, corpus.validation, corpus.test) for pair in part]
+    assert [len(part) for part in (corpus.train, corpus.validation, corpus.test)] == [
+        4000,
+        200,
+        200,
+    ]
+    english = [
+        pair[0]
+        for part in (corpus.train, corpus.validation, corpus.test)
+        for pair in part
+    ]
     assert len(set(english)) == len(english)
 
 
 def test_german_verbs_stand_where_german_wants_them() -> None:
     """Fails when a subordinate clause keeps the English order."""
-    finite, infinitives = {verb[3] for verb in data.VERBS}, {verb[2] for verb in data.VERBS}
+    finite, infinitives = (
+        {verb[3] for verb in data.VERBS},
+        {verb[2] for verb in data.VERBS},
+    )
     seen = Counter()
     for english, german in miniature_corpus(300, 0).train:
         words = german.rstrip(".").split()
@@ -76,13 +92,19 @@ def test_german_verbs_stand_where_german_wants_them() -> None:
         elif english.split()[0].lower() in dict(data.ADVERBS):
             seen["inverted"] += words[1] in finite
         else:
-            seen["plain"] += words[0].lower() in {"der", "die", "das", "ein", "eine"} and words[-1] not in finite
+            seen["plain"] += (
+                words[0].lower() in {"der", "die", "das", "ein", "eine"}
+                and words[-1] not in finite
+            )
     assert seen.total() == 300 and len(seen) == 4
 
 
 def test_articles_and_endings_agree() -> None:
     """Case, gender and article of every phrase. Fails when "the" takes the endings of "a"."""
-    rng, genders = random.Random(0), {german: gender for _, german, gender in data.NOUNS}
+    rng, genders = (
+        random.Random(0),
+        {german: gender for _, german, gender in data.NOUNS},
+    )
     endings = Counter()
     for _ in range(300):
         article, *adjective, noun = data.noun_phrase(rng, "accusative")[1].split()
@@ -117,16 +139,30 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_pairs_are_read_line_by_line(files: Path) -> None:
     """Fails when lines are split at every Unicode separator, and when source and target are swapped."""
     corpus = load_multi30k("de", "en")
-    assert corpus.train == corpus.validation == corpus.test == list(zip(LINES["de"], LINES["en"], strict=True))
+    assert (
+        corpus.train
+        == corpus.validation
+        == corpus.test
+        == list(zip(LINES["de"], LINES["en"], strict=True))
+    )
     assert corpus.languages == ("de", "en")
 
 
 @pytest.mark.parametrize(
     ("harm", "message"),
     [
-        (lambda path: path.unlink(), "is not there: ANNOTATED_TRANSFORMER_DATA names the folder"),
-        (lambda path: path.write_bytes(path.read_bytes()[:-9]), "is damaged or of another version.*SHA-256 is not"),
-        (lambda path: path.write_bytes(gzip.compress(b"Other text.")), "is damaged or of another version"),
+        (
+            lambda path: path.unlink(),
+            "is not there: ANNOTATED_TRANSFORMER_DATA names the folder",
+        ),
+        (
+            lambda path: path.write_bytes(path.read_bytes()[:-9]),
+            "is damaged or of another version.*SHA-256 is not",
+        ),
+        (
+            lambda path: path.write_bytes(gzip.compress(b"Other text.")),
+            "is damaged or of another version",
+        ),
     ],
 )
 def test_a_file_of_the_data_folder_that_is_not_right_is_named(
@@ -142,7 +178,10 @@ def test_without_multi30k_the_miniature_corpus_says_so_in_one_line(
     files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Fails when the reason is swallowed, and when the loader pretends."""
-    assert load_corpus().name == "Multi30k" and "2 sentence pairs" in capsys.readouterr().out
+    assert (
+        load_corpus().name == "Multi30k"
+        and "2 sentence pairs" in capsys.readouterr().out
+    )
     (files / NAME).unlink()
     assert load_corpus().name == "miniature"
     [line] = capsys.readouterr().out.splitlines()
@@ -151,26 +190,41 @@ def test_without_multi30k_the_miniature_corpus_says_so_in_one_line(
 
 def test_other_languages_are_named() -> None:
     """Fails when the check is taken out."""
-    with pytest.raises(ValueError, match="language 'it' is not in Multi30k: expected 'en', 'de' or 'fr'"):
+    with pytest.raises(
+        ValueError,
+        match="language 'it' is not in Multi30k: expected 'en', 'de' or 'fr'",
+    ):
         load_multi30k("en", "it")
 
 
 @pytest.mark.skipif(
-    not (Path(os.environ.get("ANNOTATED_TRANSFORMER_DATA", "")) / "multi30k" / NAME).is_file(),
+    not (
+        Path(os.environ.get("ANNOTATED_TRANSFORMER_DATA", "")) / "multi30k" / NAME
+    ).is_file(),
     reason="ANNOTATED_TRANSFORMER_DATA names no folder with Multi30k: its real pairs and checksums are not looked at",
 )
 @pytest.mark.parametrize("target", ["de", "fr"])
 def test_the_real_multi30k(target: str) -> None:
     """Fails when a checksum in the package is wrong."""
     corpus = load_multi30k("en", target)
-    assert len(corpus.train) == 29_000 and len(corpus.validation) > 1000 and len(corpus.test) == 1000
-    assert all(source and target for part in (corpus.train, corpus.validation, corpus.test) for source, target in part)
+    assert (
+        len(corpus.train) == 29_000
+        and len(corpus.validation) > 1000
+        and len(corpus.test) == 1000
+    )
+    assert all(
+        source and target
+        for part in (corpus.train, corpus.validation, corpus.test)
+        for source, target in part
+    )
 
 
 # Parallel files ------------------------------------------------------------------------------------------------------
 
 
-def parallel(folder: Path, source: bytes, target: bytes, ending: str = "") -> ParallelFiles:
+def parallel(
+    folder: Path, source: bytes, target: bytes, ending: str = ""
+) -> ParallelFiles:
     """Two files of these bytes."""
     paths = folder / f"source.txt{ending}", folder / f"target.txt{ending}"
     for path, body in zip(paths, (source, target), strict=True):
@@ -181,14 +235,18 @@ def parallel(folder: Path, source: bytes, target: bytes, ending: str = "") -> Pa
 @pytest.mark.parametrize("ending", ["", ".gz"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("last", [True, False], ids=["closed", "open"])
-def test_lines_of_every_kind_of_file(tmp_path: Path, ending: str, end: str, last: bool) -> None:
+def test_lines_of_every_kind_of_file(
+    tmp_path: Path, ending: str, end: str, last: bool
+) -> None:
     """LF and CRLF, plain and packed, with and without the last line end. Fails when U+2028 splits a line, when an
     empty line is skipped, when a carriage return stays, and when the byte order mark does."""
     lines = ["A dog\u2028runs.\x85", "", " zwei\tdrei ", "Übung"]
     body = end.join(lines) + end * last
     files = parallel(tmp_path, ("\ufeff" + body).encode(), body.encode(), ending)
     expected = [line.strip() for line in lines]
-    assert list(files) == list(files) == list(zip(expected, expected, strict=True))  # each time anew
+    assert (
+        list(files) == list(files) == list(zip(expected, expected, strict=True))
+    )  # each time anew
     assert files.count_pairs() == 4
 
 
@@ -210,7 +268,10 @@ def test_a_missing_file_is_named_at_once(tmp_path: Path, missing: str) -> None:
 def test_unequal_files_are_counted(tmp_path: Path, lines: tuple[int, int]) -> None:
     """Fails when the longer file is cut in silence, and when a count is off by one."""
     files = parallel(tmp_path, *[b"line\n" * number for number in lines])
-    with pytest.raises(ValueError, match=f"source.txt has {lines[0]} lines and .*target.txt has {lines[1]}: expected"):
+    with pytest.raises(
+        ValueError,
+        match=f"source.txt has {lines[0]} lines and .*target.txt has {lines[1]}: expected",
+    ):
         files.count_pairs()
 
 
@@ -220,20 +281,30 @@ def test_a_line_that_is_not_utf8_is_numbered(tmp_path: Path, number: int) -> Non
     body = [b"eins", b"zwei", b"drei"]
     body[number - 1] = "zwölf".encode("latin-1")
     files = parallel(tmp_path, b"1\n2\n3\n", b"\n".join(body))
-    with pytest.raises(ValueError, match=f"target.txt, line {number}, is not UTF-8 .byte 0xf6."):
+    with pytest.raises(
+        ValueError, match=f"target.txt, line {number}, is not UTF-8 .byte 0xf6."
+    ):
         files.count_pairs()
 
 
 @pytest.mark.parametrize(
     "harm",
-    [lambda body: body[:-9], lambda body: b"no archive", lambda body: body[:12] + b"\xff\xff" + body[14:]],
+    [
+        lambda body: body[:-9],
+        lambda body: b"no archive",
+        lambda body: body[:12] + b"\xff\xff" + body[14:],
+    ],
     ids=["truncated", "no archive", "another byte"],
 )
-def test_a_damaged_archive_is_named(tmp_path: Path, harm: Callable[[bytes], bytes]) -> None:
+def test_a_damaged_archive_is_named(
+    tmp_path: Path, harm: Callable[[bytes], bytes]
+) -> None:
     """Fails when EOFError, BadGzipFile or zlib.error comes through."""
     files = parallel(tmp_path, b"line\n" * 99, b"line\n" * 99, ".gz")
     files.target.write_bytes(harm(files.target.read_bytes()))
-    with pytest.raises(ValueError, match="target.txt.gz is damaged after line [0-9]+: .*fetch it again"):
+    with pytest.raises(
+        ValueError, match="target.txt.gz is damaged after line [0-9]+: .*fetch it again"
+    ):
         files.count_pairs()
 
 
@@ -241,7 +312,11 @@ def test_a_stream_needs_no_memory_for_the_corpus(tmp_path: Path) -> None:
     """Four times as many lines, the same memory. Fails when the files are read whole."""
     peaks = []
     for lines in (20_000, 80_000):
-        files = parallel(tmp_path, b"the dog sees a cat\n" * lines, b"der Hund sieht eine Katze\n" * lines)
+        files = parallel(
+            tmp_path,
+            b"the dog sees a cat\n" * lines,
+            b"der Hund sieht eine Katze\n" * lines,
+        )
         tracemalloc.start()
         assert files.count_pairs() == lines
         peaks.append(tracemalloc.get_traced_memory()[1])
@@ -276,14 +351,18 @@ class Mirror:
 
 
 @pytest.fixture
-def mirror(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
+def mirror(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Mirror]:
     """A mirror of the small Multi30k on this machine, an empty cache, and no waiting between tries."""
     mirror = Mirror((files / NAME).read_bytes(), tmp_path / "cache")
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             mirror.requests += 1
-            status, body = mirror.answers.pop(0) if mirror.answers else (200, mirror.body)
+            status, body = (
+                mirror.answers.pop(0) if mirror.answers else (200, mirror.body)
+            )
             self.send_response(status)
             self.send_header("Content-Length", str(len(mirror.body)))
             self.end_headers()
@@ -293,7 +372,9 @@ def mirror(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
             pass
 
     mirror.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=mirror.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    threading.Thread(
+        target=mirror.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+    ).start()
     for corpus, download in data.CORPORA.items():
         address = f"http://127.0.0.1:{mirror.server.server_port}/"
         monkeypatch.setitem(data.CORPORA, corpus, Download(address, download.sha256))
@@ -310,7 +391,11 @@ def test_a_download_is_kept(mirror: Mirror) -> None:
     path = fetch_multi30k(NAME)
     assert path.read_bytes() == mirror.body
     mirror.stop()
-    assert fetch_multi30k(NAME) == path and mirror.requests == 1 and mirror.listing() == [NAME]
+    assert (
+        fetch_multi30k(NAME) == path
+        and mirror.requests == 1
+        and mirror.listing() == [NAME]
+    )
 
 
 def test_a_broken_download_is_tried_again(mirror: Mirror) -> None:
@@ -324,7 +409,9 @@ def test_a_damaged_file_in_the_cache_is_replaced(mirror: Mirror) -> None:
     """Fails when the checksum of a file in the cache is not compared."""
     path = fetch_multi30k(NAME)
     path.write_bytes(mirror.body[:10])
-    assert fetch_multi30k(NAME).read_bytes() == mirror.body and mirror.listing() == [NAME]
+    assert fetch_multi30k(NAME).read_bytes() == mirror.body and mirror.listing() == [
+        NAME
+    ]
 
 
 @pytest.mark.parametrize(
@@ -356,7 +443,10 @@ def test_a_failed_download_leaves_nothing_behind(
 def test_no_network(mirror: Mirror) -> None:
     """Fails when the error of the connection is let through."""
     mirror.stop()
-    with pytest.raises(CorpusUnavailable, match=f"{NAME} could not be stored.*Connection refused.*check the network"):
+    with pytest.raises(
+        CorpusUnavailable,
+        match=f"{NAME} could not be stored.*Connection refused.*check the network",
+    ):
         fetch_multi30k(NAME)
     assert mirror.listing() == []
 
@@ -368,8 +458,13 @@ def test_no_disk_space(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
         Path(path).write_bytes(mirror.body[:10])
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
-    monkeypatch.setattr("pooch.core.choose_downloader", lambda *args, **kwargs: fill_the_disk)
-    with pytest.raises(CorpusUnavailable, match=f"{NAME} could not be stored.*{os.strerror(errno.ENOSPC)}.*free space"):
+    monkeypatch.setattr(
+        "pooch.core.choose_downloader", lambda *args, **kwargs: fill_the_disk
+    )
+    with pytest.raises(
+        CorpusUnavailable,
+        match=f"{NAME} could not be stored.*{os.strerror(errno.ENOSPC)}.*free space",
+    ):
         fetch_multi30k(NAME)
     assert mirror.listing() == []
 
@@ -377,20 +472,32 @@ def test_no_disk_space(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_cache_that_cannot_be_made(mirror: Mirror) -> None:
     """A file is in the way. Fails when the folder is made outside the guarded part."""
     mirror.cache.write_text("in the way")
-    with pytest.raises(CorpusUnavailable, match=f"could not be stored in {mirror.cache}"):
+    with pytest.raises(
+        CorpusUnavailable, match=f"could not be stored in {mirror.cache}"
+    ):
         fetch_multi30k(NAME)
     assert mirror.cache.read_text() == "in the way" and mirror.requests == 0
 
 
-def test_every_corpus_is_fetched_the_same_way(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_corpus_is_fetched_the_same_way(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Fails when the treebank is stored among the files of Multi30k, or its checksum is not compared."""
-    with pytest.raises(CorpusUnavailable, match="treebank.zip could not be stored.*hash"):
+    with pytest.raises(
+        CorpusUnavailable, match="treebank.zip could not be stored.*hash"
+    ):
         fetch_treebank()
     checksum = hashlib.sha256(mirror.body).hexdigest()
     address = data.CORPORA["treebank"].address
-    monkeypatch.setitem(data.CORPORA, "treebank", Download(address, {"treebank.zip": checksum}))
+    monkeypatch.setitem(
+        data.CORPORA, "treebank", Download(address, {"treebank.zip": checksum})
+    )
     path = fetch_treebank()
-    assert path.read_bytes() == mirror.body and path.parent.name == "treebank" and mirror.listing() == ["treebank.zip"]
+    assert (
+        path.read_bytes() == mirror.body
+        and path.parent.name == "treebank"
+        and mirror.listing() == ["treebank.zip"]
+    )
     monkeypatch.setenv("ANNOTATED_TRANSFORMER_DATA", str(path.parent.parent))
     assert fetch_treebank() == path
     path.write_bytes(b"half")
@@ -400,16 +507,24 @@ def test_every_corpus_is_fetched_the_same_way(mirror: Mirror, monkeypatch: pytes
 
 def test_what_the_registry_does_not_hold_is_named() -> None:
     """Fails, for corpus and file, when KeyError is raised."""
-    with pytest.raises(ValueError, match="'wmt14' is no corpus that we know: expected one of multi30k, treebank"):
+    with pytest.raises(
+        ValueError,
+        match="'wmt14' is no corpus that we know: expected one of multi30k, treebank",
+    ):
         fetch_file("wmt14", "train.en.gz")
     with pytest.raises(
-        ValueError, match="'train.it.gz' is no file of multi30k that we know: expected one of train.en.gz"
+        ValueError,
+        match="'train.it.gz' is no file of multi30k that we know: expected one of train.en.gz",
     ):
         fetch_multi30k("train.it.gz")
 
 
 @pytest.mark.skipif(
-    not (Path(os.environ.get("ANNOTATED_TRANSFORMER_DATA", "")) / "treebank" / "treebank.zip").is_file(),
+    not (
+        Path(os.environ.get("ANNOTATED_TRANSFORMER_DATA", ""))
+        / "treebank"
+        / "treebank.zip"
+    ).is_file(),
     reason="ANNOTATED_TRANSFORMER_DATA names no folder with the treebank: its checksum is not looked at",
 )
 def test_the_real_treebank() -> None:
@@ -423,7 +538,13 @@ def test_the_real_treebank() -> None:
 def content(batch: Batch) -> list[tuple[tuple[int, ...], ...]]:
     """The encoded pairs that a batch was made of."""
     rows = zip(batch.source.tolist(), batch.target_output.tolist(), strict=True)
-    return [tuple(tuple(token for token in row if token not in (PAD_ID, EOS_ID)) for row in pair) for pair in rows]
+    return [
+        tuple(
+            tuple(token for token in row if token not in (PAD_ID, EOS_ID))
+            for row in pair
+        )
+        for pair in rows
+    ]
 
 
 @given(pairs=pairs)
@@ -431,24 +552,40 @@ def test_a_batch_holds_the_pairs_and_the_shift_by_one(pairs: list) -> None:
     """Fails when the target is not shifted, when the end token is missing, and when padding stands in front."""
     batch = make_batch(pairs)
     for i, (source, target) in enumerate(pairs):
-        rows = [side[i].tolist() for side in (batch.source, batch.target_input, batch.target_output)]
-        for row, expected in zip(rows, ([*source, EOS_ID], [BOS_ID, *target], [*target, EOS_ID]), strict=True):
+        rows = [
+            side[i].tolist()
+            for side in (batch.source, batch.target_input, batch.target_output)
+        ]
+        for row, expected in zip(
+            rows, ([*source, EOS_ID], [BOS_ID, *target], [*target, EOS_ID]), strict=True
+        ):
             assert row == expected + [PAD_ID] * (len(row) - len(expected))
     assert batch.target_input.shape == batch.target_output.shape
     assert batch.source.size(1) == max(len(source) for source, _ in pairs) + 1
     assert batch.tokens == sum(len(target) + 1 for _, target in pairs)
 
 
-many_pairs = st.lists(st.tuples(*2 * [st.lists(st.integers(4, 9), min_size=1, max_size=9)]), min_size=1, max_size=30)
+many_pairs = st.lists(
+    st.tuples(*2 * [st.lists(st.integers(4, 9), min_size=1, max_size=9)]),
+    min_size=1,
+    max_size=30,
+)
 
 
 @given(pairs=many_pairs, max_tokens=st.integers(10, 40), seed=st.integers(0, 3))
-def test_each_epoch_holds_each_pair_once_within_the_budget(pairs: list, max_tokens: int, seed: int) -> None:
+def test_each_epoch_holds_each_pair_once_within_the_budget(
+    pairs: list, max_tokens: int, seed: int
+) -> None:
     """Fails when the last group is dropped, and when padding does not count."""
     batches = list(token_batches(pairs, max_tokens, seed, epochs=2))
     found = Counter(pair for batch in batches for pair in content(batch))
-    assert found == Counter(2 * [(tuple(source), tuple(target)) for source, target in pairs])
-    assert all(max(batch.source.numel(), batch.target_input.numel()) <= max_tokens for batch in batches)
+    assert found == Counter(
+        2 * [(tuple(source), tuple(target)) for source, target in pairs]
+    )
+    assert all(
+        max(batch.source.numel(), batch.target_input.numel()) <= max_tokens
+        for batch in batches
+    )
 
 
 LADDER = [([4] * n, [5] * n) for n in range(1, 40)]
@@ -468,7 +605,9 @@ def test_order_depends_on_seed_and_epoch_alone() -> None:
 
     def orders(seed: int) -> list:
         random.seed()  # whatever the global generator says
-        batches = [content(batch) for batch in token_batches(LADDER, 60, seed, epochs=2)]
+        batches = [
+            content(batch) for batch in token_batches(LADDER, 60, seed, epochs=2)
+        ]
         return [batches[: len(batches) // 2], batches[len(batches) // 2 :]]
 
     first, second = orders(seed=0)
@@ -479,16 +618,30 @@ def test_order_depends_on_seed_and_epoch_alone() -> None:
 def test_batches_have_no_end_unless_asked() -> None:
     """Fails when ``epochs=None`` means one."""
     batches = token_batches(LADDER, 60)
-    assert sum(batch.source.size(0) for batch, _ in zip(batches, range(100), strict=False)) > len(LADDER)
+    assert sum(
+        batch.source.size(0) for batch, _ in zip(batches, range(100), strict=False)
+    ) > len(LADDER)
 
 
-@given(pairs=many_pairs, world_size=st.integers(1, 5), epochs=st.integers(1, 3), seed=st.integers(0, 3))
-def test_batches_are_dealt_like_cards(pairs: list, world_size: int, epochs: int, seed: int) -> None:
+@given(
+    pairs=many_pairs,
+    world_size=st.integers(1, 5),
+    epochs=st.integers(1, 3),
+    seed=st.integers(0, 3),
+)
+def test_batches_are_dealt_like_cards(
+    pairs: list, world_size: int, epochs: int, seed: int
+) -> None:
     """Taken in turn, the workers' batches are one worker's. Fails when an epoch's remainder is dropped or repeated,
     when the dealing starts anew each epoch, and when the order depends on the rank."""
     alone = [content(batch) for batch in token_batches(pairs, 20, seed, epochs)]
     ranks = [
-        [content(b) for b in token_batches(pairs, 20, seed, epochs, rank=rank, world_size=world_size)]
+        [
+            content(b)
+            for b in token_batches(
+                pairs, 20, seed, epochs, rank=rank, world_size=world_size
+            )
+        ]
         for rank in range(world_size)
     ]
     assert [ranks[k % world_size][k // world_size] for k in range(len(alone))] == alone
@@ -523,7 +676,9 @@ def test_the_order_is_the_same_in_every_process() -> None:
         ).stdout
         for hash_seed in ("1", "2")
     ]
-    here = [batch.source.shape[1] for batch in token_batches(LADDER, 60, seed=3, epochs=2)]
+    here = [
+        batch.source.shape[1] for batch in token_batches(LADDER, 60, seed=3, epochs=2)
+    ]
     assert runs == 2 * [f"{here}\n"]
 
 
@@ -535,22 +690,39 @@ def streamed(*args: object, **kwargs: object) -> list:
     return [content(batch) for batch in stream_batches(*args, **kwargs)]
 
 
-def test_a_buffer_of_everything_gives_the_batches_of_the_list(subwords: Subwords) -> None:
+def test_a_buffer_of_everything_gives_the_batches_of_the_list(
+    subwords: Subwords,
+) -> None:
     """Fails when the two ways draw their random numbers differently, or the budget is another."""
-    expected = [content(batch) for batch in token_batches(encode_pairs(TEXTS, subwords), 100, 5, 2)]
+    expected = [
+        content(batch)
+        for batch in token_batches(encode_pairs(TEXTS, subwords), 100, 5, 2)
+    ]
     assert streamed(TEXTS, subwords, 100, 5, 2) == expected
 
 
-@given(buffer_size=st.integers(1, 150), world_size=st.integers(1, 5), seed=st.integers(0, 3))
+@given(
+    buffer_size=st.integers(1, 150),
+    world_size=st.integers(1, 5),
+    seed=st.integers(0, 3),
+)
 def test_a_stream_gives_each_pair_to_one_worker_once_an_epoch(
     subwords: Subwords, buffer_size: int, world_size: int, seed: int
 ) -> None:
     """Fails when the last buffer is dropped, when all workers read the same, and when the order does not repeat."""
     epochs, everything = 2, encode_pairs(TEXTS, subwords)
     for rank in range(world_size):
-        arguments = {"epochs": epochs, "buffer_size": buffer_size, "rank": rank, "world_size": world_size}
+        arguments = {
+            "epochs": epochs,
+            "buffer_size": buffer_size,
+            "rank": rank,
+            "world_size": world_size,
+        }
         batches = streamed(TEXTS, subwords, 100, seed, **arguments)
-        expected = Counter((tuple(source), tuple(target)) for source, target in epochs * everything[rank::world_size])
+        expected = Counter(
+            (tuple(source), tuple(target))
+            for source, target in epochs * everything[rank::world_size]
+        )
         assert Counter(pair for batch in batches for pair in batch) == expected
         assert streamed(TEXTS, subwords, 100, seed, **arguments) == batches
 
@@ -558,7 +730,10 @@ def test_a_stream_gives_each_pair_to_one_worker_once_an_epoch(
 def test_a_stream_holds_the_budget_and_groups_by_length(subwords: Subwords) -> None:
     """Fails when the buffer is not grouped: then far more is padding, and when it comes out in the order of length."""
     batches = list(stream_batches(TEXTS, subwords, 150, epochs=1, buffer_size=60))
-    assert all(max(batch.source.numel(), batch.target_input.numel()) <= 150 for batch in batches)
+    assert all(
+        max(batch.source.numel(), batch.target_input.numel()) <= 150
+        for batch in batches
+    )
     padding = sum(int((batch.target_output == PAD_ID).sum()) for batch in batches)
     assert padding / sum(batch.target_output.numel() for batch in batches) < 0.15
     widths = [batch.source.size(1) for batch in batches]
@@ -579,14 +754,23 @@ def test_a_stream_reads_no_further_than_its_buffer(subwords: Subwords) -> None:
     assert len(read) == 10
 
 
-def test_a_stream_has_no_end_unless_asked_and_reads_files_anew(tmp_path: Path, subwords: Subwords) -> None:
+def test_a_stream_has_no_end_unless_asked_and_reads_files_anew(
+    tmp_path: Path, subwords: Subwords
+) -> None:
     """Fails when the second epoch finds its files exhausted."""
-    files = parallel(tmp_path, *["\n".join(side).encode() for side in zip(*TEXTS[:10], strict=True)])
+    files = parallel(
+        tmp_path, *["\n".join(side).encode() for side in zip(*TEXTS[:10], strict=True)]
+    )
     batches = stream_batches(files, subwords, 100, buffer_size=4)
-    assert sum(batch.source.size(0) for batch, _ in zip(batches, range(40), strict=False)) > 30
+    assert (
+        sum(batch.source.size(0) for batch, _ in zip(batches, range(40), strict=False))
+        > 30
+    )
 
 
-def test_pairs_that_are_empty_or_too_long_are_left_out_of_a_stream(subwords: Subwords) -> None:
+def test_pairs_that_are_empty_or_too_long_are_left_out_of_a_stream(
+    subwords: Subwords,
+) -> None:
     """Fails when the end token is not counted, and when ``max_length`` looks at one side."""
     texts = [("", "Hund"), ("The dog", " "), *TEXTS[:20]]
     lengths = [max(map(len, pair)) + 1 for pair in encode_pairs(texts, subwords)]
@@ -594,7 +778,9 @@ def test_pairs_that_are_empty_or_too_long_are_left_out_of_a_stream(subwords: Sub
     assert len(lengths) == 20 and len(list(encode_stream(texts, subwords))) == 20
     kept = list(encode_stream(texts, subwords, max_length=limit))
     assert len(kept) == sum(length <= limit for length in lengths) < 20
-    assert sum(map(len, streamed(texts, subwords, limit, epochs=1, max_length=limit))) == len(kept)
+    assert sum(
+        map(len, streamed(texts, subwords, limit, epochs=1, max_length=limit))
+    ) == len(kept)
 
 
 @pytest.mark.parametrize(
@@ -602,14 +788,21 @@ def test_pairs_that_are_empty_or_too_long_are_left_out_of_a_stream(subwords: Sub
     [
         ({"pairs": iter(TEXTS)}, "an iterator can be read once: expected epochs=1"),
         ({"buffer_size": 0}, "buffer_size 0: expected at least one pair"),
-        ({"rank": 2, "world_size": 2}, "rank 2 of world_size 2: expected a rank from 0"),
+        (
+            {"rank": 2, "world_size": 2},
+            "rank 2 of world_size 2: expected a rank from 0",
+        ),
         ({"rank": -1}, "rank -1 of world_size 1"),
     ],
 )
-def test_a_stream_that_cannot_be_is_refused_at_once(subwords: Subwords, arguments: dict, message: str) -> None:
+def test_a_stream_that_cannot_be_is_refused_at_once(
+    subwords: Subwords, arguments: dict, message: str
+) -> None:
     """Fails, for each row of the table, when its check is taken out, or waits for the first batch."""
     with pytest.raises(ValueError, match=message):
-        stream_batches(**{"pairs": TEXTS, "subwords": subwords, "max_tokens": 100} | arguments)
+        stream_batches(
+            **{"pairs": TEXTS, "subwords": subwords, "max_tokens": 100} | arguments
+        )
 
 
 @pytest.mark.parametrize(
@@ -617,8 +810,16 @@ def test_a_stream_that_cannot_be_is_refused_at_once(subwords: Subwords, argument
     [
         ([], {}, "no pairs for rank 0 of world_size 1"),
         ([("", "")], {}, "no pairs for rank 0 of world_size 1"),
-        (TEXTS[:2], {"rank": 2, "world_size": 3}, "no pairs for rank 2 of world_size 3"),
-        (TEXTS, {"max_tokens": 5}, "a pair of [0-9]+ tokens.*max_tokens 5: cut it or raise it"),
+        (
+            TEXTS[:2],
+            {"rank": 2, "world_size": 3},
+            "no pairs for rank 2 of world_size 3",
+        ),
+        (
+            TEXTS,
+            {"max_tokens": 5},
+            "a pair of [0-9]+ tokens.*max_tokens 5: cut it or raise it",
+        ),
     ],
 )
 def test_a_stream_without_pairs_ends_with_an_error(
@@ -637,7 +838,9 @@ def test_an_iterator_will_do_for_one_epoch(subwords: Subwords) -> None:
 @given(number=st.integers(0, 20), world_size=st.integers(1, 6))
 def test_shards_are_disjoint_and_complete(number: int, world_size: int) -> None:
     """Fails when a remainder is dropped, and when shards are blocks of unequal size."""
-    shards = [list(shard(range(number), rank, world_size)) for rank in range(world_size)]
+    shards = [
+        list(shard(range(number), rank, world_size)) for rank in range(world_size)
+    ]
     assert sorted(item for items in shards for item in items) == list(range(number))
     sizes = [len(items) for items in shards]
     assert sizes == sorted(sizes, reverse=True) and max(sizes) - min(sizes) <= 1
@@ -656,7 +859,9 @@ def test_overlap_is_counted_by_side_and_by_pair() -> None:
         ("Two cats", "Zwei Kater"),
         ("", "?"),
     ]
-    assert count_overlap(iter(train), held_out) == Overlap(total=5, source=4, target=3, both=2)
+    assert count_overlap(iter(train), held_out) == Overlap(
+        total=5, source=4, target=3, both=2
+    )
     assert count_overlap([], held_out) == Overlap(5, 0, 0, 0)
 
 
@@ -670,12 +875,18 @@ def test_the_miniature_test_set_is_new() -> None:
 def test_a_batch_on_another_device() -> None:
     """Fails when one of its tensors stays behind."""
     moved = make_batch(LADDER[:2]).to("meta")
-    assert moved.source.is_meta and moved.target_input.is_meta and moved.target_output.is_meta
+    assert (
+        moved.source.is_meta
+        and moved.target_input.is_meta
+        and moved.target_output.is_meta
+    )
 
 
 def test_pairs_with_an_empty_side_are_left_out(subwords: Subwords) -> None:
     """Fails when they are kept: a source of the end token alone says nothing."""
-    [(source, target)] = encode_pairs([("", "Der Hund"), ("The dog", " "), ("The dog", "Der Hund")], subwords)
+    [(source, target)] = encode_pairs(
+        [("", "Der Hund"), ("The dog", " "), ("The dog", "Der Hund")], subwords
+    )
     assert (subwords.decode(source), subwords.decode(target)) == ("The dog", "Der Hund")
 
 
@@ -684,11 +895,19 @@ def test_pairs_with_an_empty_side_are_left_out(subwords: Subwords) -> None:
     [
         (lambda: make_batch([]), "a batch of no sentence pairs: expected at least one"),
         (lambda: next(token_batches([], 100)), "no pairs, expected at least one pair"),
-        (lambda: token_batches([([4], [4])], 10, rank=1), "rank 1 of world_size 1: expected a rank"),
-        (lambda: next(token_batches([([4], [4] * 10)], 10)), "a pair of 11 tokens.*max_tokens 10: cut it or raise it"),
+        (
+            lambda: token_batches([([4], [4])], 10, rank=1),
+            "rank 1 of world_size 1: expected a rank",
+        ),
+        (
+            lambda: next(token_batches([([4], [4] * 10)], 10)),
+            "a pair of 11 tokens.*max_tokens 10: cut it or raise it",
+        ),
     ],
 )
-def test_batches_that_cannot_be_made_are_named(call: Callable[[], object], message: str) -> None:
+def test_batches_that_cannot_be_made_are_named(
+    call: Callable[[], object], message: str
+) -> None:
     """Fails, for each row of the table, when its check is taken out."""
     with pytest.raises(ValueError, match=message):
         call()

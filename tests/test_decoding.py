@@ -42,7 +42,9 @@ class Copier(nn.Module):
     def decode(self, target: Tensor, memory: Tensor, source: Tensor) -> Tensor:
         self.steps += 1
         last = (memory != PAD_ID).sum(dim=1, keepdim=True) - 1
-        said = memory.gather(1, torch.arange(target.size(1)).expand(len(memory), -1).minimum(last))
+        said = memory.gather(
+            1, torch.arange(target.size(1)).expand(len(memory), -1).minimum(last)
+        )
         return F.one_hot(said, VOCABULARY_SIZE).double()
 
 
@@ -50,21 +52,32 @@ class Copier(nn.Module):
 def test_each_sentence_ends_at_its_own_end(rows: list[list[int]]) -> None:
     """Fails when words go on after the end, and when the search goes on after all have ended."""
     model = Copier()
-    assert greedy_search(model, rectangle([[*row, EOS_ID] for row in rows]), cache=False) == rows
+    assert (
+        greedy_search(model, rectangle([[*row, EOS_ID] for row in rows]), cache=False)
+        == rows
+    )
     assert model.steps == max(len(row) for row in rows) + 1
 
 
 @given(rows=rows, extra=st.integers(0, 4))
-def test_a_sentence_without_end_is_as_long_as_its_source_and_a_bit(rows: list[list[int]], extra: int) -> None:
+def test_a_sentence_without_end_is_as_long_as_its_source_and_a_bit(
+    rows: list[list[int]], extra: int
+) -> None:
     """Fails when the limit is that of the longest source in the batch, or one word short."""
-    assert [len(said) for said in greedy_search(Copier(), rectangle(rows), extra, cache=False)] == [
-        len(row) + extra for row in rows
-    ]
+    assert [
+        len(said)
+        for said in greedy_search(Copier(), rectangle(rows), extra, cache=False)
+    ] == [len(row) + extra for row in rows]
 
 
 def test_the_model_sets_the_last_limit() -> None:
     """Fails when ``max_length`` is not looked at: the positions would run out."""
-    assert [len(said) for said in greedy_search(Copier(max_length=5), rectangle([[7, 8, 9]]), cache=False)] == [5]
+    assert [
+        len(said)
+        for said in greedy_search(
+            Copier(max_length=5), rectangle([[7, 8, 9]]), cache=False
+        )
+    ] == [5]
     config = TransformerConfig(VOCABULARY_SIZE, 1, 8, 16, 2, max_length=6)
     [said] = greedy_search(Transformer(config), torch.tensor([[5, 6, 7]]))
     assert len(said) <= 6
@@ -74,7 +87,15 @@ def small(seed: int = 0, norm: str = "post") -> Transformer:
     """A small model with large random positions: it says nonsense, changes its mind often, and sometimes ends."""
     torch.manual_seed(seed)
     config = TransformerConfig(
-        VOCABULARY_SIZE, 2, 16, 32, 4, dropout=0.5, norm=norm, positions="learned", max_length=40
+        VOCABULARY_SIZE,
+        2,
+        16,
+        32,
+        4,
+        dropout=0.5,
+        norm=norm,
+        positions="learned",
+        max_length=40,
     )
     model = Transformer(config)
     torch.nn.init.normal_(model.positions.table, std=8.0)
@@ -82,7 +103,9 @@ def small(seed: int = 0, norm: str = "post") -> Transformer:
 
 
 @given(rows=rows, seed=seeds)
-def test_every_word_is_the_most_likely_one_after_the_words_before(rows: list[list[int]], seed: int) -> None:
+def test_every_word_is_the_most_likely_one_after_the_words_before(
+    rows: list[list[int]], seed: int
+) -> None:
     """Fails when dropout is on, when the wrong position is read, and when padding or begin may be said."""
     model, source = small(seed), rectangle(rows)
     for i, said in enumerate(greedy_search(model, source, extra_length=3)):
@@ -94,7 +117,9 @@ def test_every_word_is_the_most_likely_one_after_the_words_before(rows: list[lis
 
 
 @given(rows=rows, seed=seeds, padding=st.integers(0, 3))
-def test_a_batch_says_what_its_sentences_say_alone(rows: list[list[int]], seed: int, padding: int) -> None:
+def test_a_batch_says_what_its_sentences_say_alone(
+    rows: list[list[int]], seed: int, padding: int
+) -> None:
     """Fails when the limit depends on the padding, and when the source's padding is attended to."""
     model = small(seed)
     alone = [greedy_search(model, rectangle([row]), extra_length=3)[0] for row in rows]
@@ -135,30 +160,55 @@ def test_bad_sources_are_named(source: Tensor, message: str) -> None:
 def test_a_limit_below_one_is_refused() -> None:
     """Fails when a sentence without room is searched all the same, or comes out without a hypothesis."""
     for search in (greedy_search, beam_search):
-        with pytest.raises(ValueError, match="extra_length -2 leaves sentence 1 0 tokens, expected at least 1"):
+        with pytest.raises(
+            ValueError,
+            match="extra_length -2 leaves sentence 1 0 tokens, expected at least 1",
+        ):
             search(small(), rectangle([[5, 6, 7], [8, 9]]), extra_length=-2)
-        with pytest.raises(ValueError, match="leave sources out that hold padding alone"):
+        with pytest.raises(
+            ValueError, match="leave sources out that hold padding alone"
+        ):
             search(small(), torch.tensor([[5], [PAD_ID]]), extra_length=0)
 
 
-@pytest.mark.parametrize(("beam_size", "alpha"), [(0, 0.6), (-1, 0.6), (4, -0.1), (4, 11), (4, float("nan"))])
+@pytest.mark.parametrize(
+    ("beam_size", "alpha"), [(0, 0.6), (-1, 0.6), (4, -0.1), (4, 11), (4, float("nan"))]
+)
 def test_bad_arguments_of_beam_search_are_named(beam_size: int, alpha: float) -> None:
     """Fails when an empty beam is searched, or an alpha taken for which the bound is none, or which overflows."""
-    with pytest.raises(ValueError, match=f"beam_size is {beam_size} and alpha {alpha}, expected at least 1, and 0"):
+    with pytest.raises(
+        ValueError,
+        match=f"beam_size is {beam_size} and alpha {alpha}, expected at least 1, and 0",
+    ):
         beam_search(small(), torch.tensor([[5, 6]]), beam_size, alpha)
 
 
 @given(rows=rows, extra=st.integers(0, 3), beam_size=st.integers(1, 4))
-def test_what_never_ends_is_cut_at_its_limit(rows: list[list[int]], extra: int, beam_size: int) -> None:
+def test_what_never_ends_is_cut_at_its_limit(
+    rows: list[list[int]], extra: int, beam_size: int
+) -> None:
     """Fails when a sentence without a finished hypothesis is lost, or has another sentence's limit."""
-    for (best, *_), row in zip(beam_search(Copier(), rectangle(rows), beam_size, 0.6, extra, False), rows, strict=True):
+    for (best, *_), row in zip(
+        beam_search(Copier(), rectangle(rows), beam_size, 0.6, extra, False),
+        rows,
+        strict=True,
+    ):
         assert len(best.ids) == len(row) + extra
-    [[best, *_]] = beam_search(Copier(max_length=5), rectangle([[7, 8, 9]]), beam_size, cache=False)
+    [[best, *_]] = beam_search(
+        Copier(max_length=5), rectangle([[7, 8, 9]]), beam_size, cache=False
+    )
     assert len(best.ids) == 5
 
 
-@given(rows=rows, seed=seeds, norm=st.sampled_from(["post", "pre"]), order=st.randoms(use_true_random=False))
-def test_a_cache_gives_the_scores_of_the_prefix(rows: list[list[int]], seed: int, norm: str, order: Random) -> None:
+@given(
+    rows=rows,
+    seed=seeds,
+    norm=st.sampled_from(["post", "pre"]),
+    order=st.randoms(use_true_random=False),
+)
+def test_a_cache_gives_the_scores_of_the_prefix(
+    rows: list[list[int]], seed: int, norm: str, order: Random
+) -> None:
     """Fails when a position, a mask or a layer norm is missed, and when the cache does not follow its hypotheses."""
     model, source = small(seed, norm).eval(), rectangle(rows)
     plain, cached = PrefixDecoder(model, source), CachedDecoder(model, source)
@@ -166,8 +216,12 @@ def test_a_cache_gives_the_scores_of_the_prefix(rows: list[list[int]], seed: int
     with torch.no_grad():
         for _ in range(5):
             words = torch.randint(3, VOCABULARY_SIZE, (kept, beams))
-            torch.testing.assert_close(cached.step(words), plain.step(words), atol=1e-4, rtol=1e-4)
-            sentences = torch.tensor(sorted(order.sample(range(kept), order.randint(1, kept))))
+            torch.testing.assert_close(
+                cached.step(words), plain.step(words), atol=1e-4, rtol=1e-4
+            )
+            sentences = torch.tensor(
+                sorted(order.sample(range(kept), order.randint(1, kept)))
+            )
             kept, old, beams = len(sentences), beams, order.randint(1, 3)
             parents = torch.randint(0, old, (kept, beams))
             for decoder in (plain, cached):
@@ -175,22 +229,30 @@ def test_a_cache_gives_the_scores_of_the_prefix(rows: list[list[int]], seed: int
 
 
 @given(length=st.integers(1, 200), alpha=st.floats(0, 2))
-def test_length_penalty_is_one_for_one_token_and_grows(length: int, alpha: float) -> None:
+def test_length_penalty_is_one_for_one_token_and_grows(
+    length: int, alpha: float
+) -> None:
     """Fails when the 5 or the 6 changes, or when alpha 0 is not neutral."""
     assert length_penalty(1, alpha) == 1 == length_penalty(length, 0.0)
     assert length_penalty(7, 1.0) == 2
     assert length_penalty(length + 1, alpha) >= length_penalty(length, alpha)
-    torch.testing.assert_close(length_penalty(torch.tensor([7, 19]), 0.5), torch.tensor([2**0.5, 2.0]))
+    torch.testing.assert_close(
+        length_penalty(torch.tensor([7, 19]), 0.5), torch.tensor([2**0.5, 2.0])
+    )
 
 
-def exhaustive(model: Transformer, source: Tensor, alpha: float, extra_length: int) -> list[tuple[float, list[int]]]:
+def exhaustive(
+    model: Transformer, source: Tensor, alpha: float, extra_length: int
+) -> list[tuple[float, list[int]]]:
     """Every sentence that ends within the limit, best first: the search without a search."""
     limit = source.size(1) + extra_length
     every, open_ids = [], [([], 0.0)]
     for length in range(1, limit + 1):
         nexts = []
         for ids, log_p in open_ids:
-            logits = model.eval()(source, torch.tensor([[BOS_ID, *ids]]))[0, -1].detach()
+            logits = model.eval()(source, torch.tensor([[BOS_ID, *ids]]))[
+                0, -1
+            ].detach()
             logits[[PAD_ID, BOS_ID]] = -torch.inf
             for word, p in enumerate(logits.log_softmax(dim=-1).tolist()):
                 if word == EOS_ID:
@@ -205,21 +267,38 @@ def exhaustive(model: Transformer, source: Tensor, alpha: float, extra_length: i
 def test_a_beam_as_wide_as_the_search_space_finds_the_best_of_all(seed: int) -> None:
     """Fails when the search stops too early, ranks by another score, or loses a hypothesis on the way."""
     torch.manual_seed(seed)
-    model = Transformer(TransformerConfig(7, 1, 8, 16, 2, positions="learned", max_length=40))
+    model = Transformer(
+        TransformerConfig(7, 1, 8, 16, 2, positions="learned", max_length=40)
+    )
     torch.nn.init.normal_(model.positions.table, std=8.0)
     source = torch.tensor([[4, 5]])
     for alpha in (0.0, 0.6, 2.0):
         every = exhaustive(model, source, alpha, 2)
-        [found] = beam_search(model, source, beam_size=5 * 4**3, alpha=alpha, extra_length=2)
+        [found] = beam_search(
+            model, source, beam_size=5 * 4**3, alpha=alpha, extra_length=2
+        )
         assert len(every) == 1 + 4 + 4**2 + 4**3
-        assert found[0].ids == every[0][1] and found[0].score == pytest.approx(every[0][0], abs=1e-4)
+        assert found[0].ids == every[0][1] and found[0].score == pytest.approx(
+            every[0][0], abs=1e-4
+        )
         scores = {tuple(ids): score for score, ids in every}
-        for hypothesis in found:  # not all that there are: the search stops when the first is sure
-            assert hypothesis.score == pytest.approx(scores[tuple(hypothesis.ids)], abs=1e-4)
+        for (
+            hypothesis
+        ) in found:  # not all that there are: the search stops when the first is sure
+            assert hypothesis.score == pytest.approx(
+                scores[tuple(hypothesis.ids)], abs=1e-4
+            )
 
 
-@given(rows=rows, seed=seeds, beam_size=st.integers(1, 5), alpha=st.sampled_from([0.0, 0.6, 1.5]))
-def test_stopping_early_never_changes_the_best(rows: list[list[int]], seed: int, beam_size: int, alpha: float) -> None:
+@given(
+    rows=rows,
+    seed=seeds,
+    beam_size=st.integers(1, 5),
+    alpha=st.sampled_from([0.0, 0.6, 1.5]),
+)
+def test_stopping_early_never_changes_the_best(
+    rows: list[list[int]], seed: int, beam_size: int, alpha: float
+) -> None:
     """Fails when a sentence is given up while an open hypothesis of it is still on the way to the best score."""
 
     class Patient(OpenHypotheses):
@@ -236,28 +315,46 @@ def test_stopping_early_never_changes_the_best(rows: list[list[int]], seed: int,
     with patch.object(decoding, "OpenHypotheses", Patient):
         patient = beam_search(model, source, beam_size, alpha, extra_length=6)
     for ours, theirs in zip(stopped, patient, strict=True):
-        assert ours[0].ids == theirs[0].ids and ours[0].score == pytest.approx(theirs[0].score, abs=1e-4)
+        assert ours[0].ids == theirs[0].ids and ours[0].score == pytest.approx(
+            theirs[0].score, abs=1e-4
+        )
 
 
-@given(rows=rows, seed=seeds, beam_size=st.integers(1, 5), alpha=st.sampled_from([0.0, 0.6, 1.5]))
-def test_cache_and_batch_change_nothing(rows: list[list[int]], seed: int, beam_size: int, alpha: float) -> None:
+@given(
+    rows=rows,
+    seed=seeds,
+    beam_size=st.integers(1, 5),
+    alpha=st.sampled_from([0.0, 0.6, 1.5]),
+)
+def test_cache_and_batch_change_nothing(
+    rows: list[list[int]], seed: int, beam_size: int, alpha: float
+) -> None:
     """Fails when the cache stays behind its hypotheses, or a sentence depends on its neighbors."""
     model, source = small(seed), rectangle(rows)
     together = beam_search(model, source, beam_size, alpha, extra_length=3)
     plain = beam_search(model, source, beam_size, alpha, extra_length=3, cache=False)
-    alone = [beam_search(model, rectangle([row]), beam_size, alpha, extra_length=3)[0] for row in rows]
+    alone = [
+        beam_search(model, rectangle([row]), beam_size, alpha, extra_length=3)[0]
+        for row in rows
+    ]
     for other in (plain, alone):
-        assert [[h.ids for h in hs] for hs in together] == [[h.ids for h in hs] for hs in other]
+        assert [[h.ids for h in hs] for hs in together] == [
+            [h.ids for h in hs] for hs in other
+        ]
         for ours, theirs in zip(sum(together, []), sum(other, []), strict=True):
             assert ours.score == pytest.approx(theirs.score, abs=1e-4)
 
 
 @given(rows=rows, seed=seeds, alpha=st.sampled_from([0.0, 0.6, 1.5]))
-def test_a_beam_of_one_is_greedy_search(rows: list[list[int]], seed: int, alpha: float) -> None:
+def test_a_beam_of_one_is_greedy_search(
+    rows: list[list[int]], seed: int, alpha: float
+) -> None:
     """Fails when one of the two takes another word, another limit, or keeps the end token."""
     model, source = small(seed), rectangle(rows)
     found = beam_search(model, source, 1, alpha, extra_length=3)
-    assert [[h.ids for h in hypotheses] for hypotheses in found] == [[ids] for ids in greedy_search(model, source, 3)]
+    assert [[h.ids for h in hypotheses] for hypotheses in found] == [
+        [ids] for ids in greedy_search(model, source, 3)
+    ]
 
 
 @given(rows=rows, seed=seeds, beam_size=st.integers(1, 5))
@@ -266,9 +363,13 @@ def test_hypotheses_are_sorted_differ_and_carry_their_own_score(
 ) -> None:
     """Fails when a hypothesis is found twice, more are returned than asked for, or the end token does not count."""
     model, source = small(seed), rectangle(rows)
-    for i, hypotheses in enumerate(beam_search(model, source, beam_size, 0.6, extra_length=3)):
+    for i, hypotheses in enumerate(
+        beam_search(model, source, beam_size, 0.6, extra_length=3)
+    ):
         assert 1 <= len(hypotheses) <= beam_size
-        assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
+        assert [h.score for h in hypotheses] == sorted(
+            (h.score for h in hypotheses), reverse=True
+        )
         assert len({tuple(h.ids) for h in hypotheses}) == len(hypotheses)
         for h in hypotheses:
             logits = model(source[i : i + 1], torch.tensor([[BOS_ID, *h.ids]]))[0]
@@ -297,5 +398,7 @@ class LateWinner(Copier):
 
 def test_an_open_hypothesis_that_can_still_win_is_waited_for() -> None:
     """Fails when the bound divides by the penalty of the present length: the short one has the better score then."""
-    [[best, *others]] = beam_search(LateWinner(), torch.tensor([[7]]), 2, 0.6, extra_length=5, cache=False)
+    [[best, *others]] = beam_search(
+        LateWinner(), torch.tensor([[7]]), 2, 0.6, extra_length=5, cache=False
+    )
     assert best.ids == [5, 5, 5] and others[0].ids == []

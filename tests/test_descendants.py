@@ -40,13 +40,21 @@ from annotated_transformer.descendants import (
     full_size,
     mask_words,
 )
-from annotated_transformer.transformer import TransformerConfig, count_parameters, record_attention
+from annotated_transformer.transformer import (
+    TransformerConfig,
+    count_parameters,
+    record_attention,
+)
 
 SIZES = {"num_layers": 2, "d_model": 16, "d_ff": 32, "num_heads": 4, "dropout": 0.0}
-GPT_CONFIG = TransformerConfig(20, **SIZES, norm="pre", positions="learned", max_length=12)
+GPT_CONFIG = TransformerConfig(
+    20, **SIZES, norm="pre", positions="learned", max_length=12
+)
 BERT_CONFIG = TransformerConfig(20, **SIZES, positions="learned", max_length=12)
 T5_CONFIG = TransformerConfig(20, **SIZES | {"d_model": 20}, d_k=4, d_v=4, norm="pre")
-VIT_CONFIG = TransformerConfig(5, **SIZES, norm="pre", positions="learned", max_length=7)
+VIT_CONFIG = TransformerConfig(
+    5, **SIZES, norm="pre", positions="learned", max_length=7
+)
 REFERENCES = {
     "GPT-2 small": lambda: GPT2LMHeadModel(GPT2Config()),
     "BERT base": lambda: BertModel(BertConfig()),
@@ -67,7 +75,11 @@ def renamed(parameters: dict[str, Tensor], names: dict[str, str]) -> dict[str, T
     """The parameters under our names; each must be matched by exactly one of the patterns."""
     found = {}
     for name, parameter in parameters.items():
-        ours = [re.sub(pattern, new, name) for pattern, new in names.items() if re.fullmatch(pattern, name)]
+        ours = [
+            re.sub(pattern, new, name)
+            for pattern, new in names.items()
+            if re.fullmatch(pattern, name)
+        ]
         assert len(ours) == 1, f"{name} is matched by {len(ours)} patterns"
         found[ours[0]] = parameter.detach()
     return found
@@ -89,7 +101,10 @@ def gpt_parameters(theirs: nn.Module) -> dict[str, Tensor]:
         parameter = parameter.T if parameter.dim() == 2 and ".h." in name else parameter
         if "c_attn" in name:
             chunks = zip(("query", "key", "value"), parameter.chunk(3), strict=True)
-            parts |= {name.replace("c_attn", f"{part}_projection"): chunk for part, chunk in chunks}
+            parts |= {
+                name.replace("c_attn", f"{part}_projection"): chunk
+                for part, chunk in chunks
+            }
         else:
             parts[name] = parameter
     layer, kind = r"transformer\.h\.(\d+)\.", r"\.(weight|bias)"
@@ -136,18 +151,32 @@ def t5_parameters(theirs: nn.Module, d_model: int) -> dict[str, Tensor]:
     places = {"SelfAttention": "self_attention", "EncDecAttention": "cross_attention"}
     found = {"embedding.weight": theirs.shared.weight.detach() / math.sqrt(d_model)}
     for stack in ("encoder", "decoder"):
-        found[f"{stack}.final_norm.weight"] = getattr(theirs, stack).final_layer_norm.weight.detach()
+        found[f"{stack}.final_norm.weight"] = getattr(
+            theirs, stack
+        ).final_layer_norm.weight.detach()
         for number, block in enumerate(getattr(theirs, stack).block):
             for part in block.layer:
-                place = next((ours for name, ours in places.items() if hasattr(part, name)), "feed_forward")
+                place = next(
+                    (ours for name, ours in places.items() if hasattr(part, name)),
+                    "feed_forward",
+                )
                 ours = f"{stack}.layers.{number}.{place}"
-                found[f"{ours}_residual.layer_norm.weight"] = part.layer_norm.weight.detach()
+                found[f"{ours}_residual.layer_norm.weight"] = (
+                    part.layer_norm.weight.detach()
+                )
                 inner = dict(next(iter(part.children())).named_parameters())
-                if bias := inner.pop("relative_attention_bias.weight", None) is not None:
-                    found[f"{ours}.position_bias.table"] = part.SelfAttention.relative_attention_bias.weight.detach()
+                if (
+                    bias := inner.pop("relative_attention_bias.weight", None)
+                    is not None
+                ):
+                    found[f"{ours}.position_bias.table"] = (
+                        part.SelfAttention.relative_attention_bias.weight.detach()
+                    )
                 for name, parameter in inner.items():
                     short = name.removesuffix(".weight")
-                    new = {"wi": "expand", "wo": "contract"}.get(short) or f"{renames[short]}_projection"
+                    new = {"wi": "expand", "wo": "contract"}.get(
+                        short
+                    ) or f"{renames[short]}_projection"
                     found[f"{ours}.{new}.weight"] = parameter.detach()
                 assert bias == (number == 0 and place == "self_attention")
     return found
@@ -181,7 +210,12 @@ def vit_parameters(theirs: nn.Module) -> dict[str, Tensor]:
 
 def bert_config(**changes: object) -> BertConfig:
     """A small BERT of theirs, of the sizes of ``BERT_CONFIG``."""
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32}
+    sizes = {
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 32,
+    }
     return BertConfig(vocab_size=20, **sizes, max_position_embeddings=12, **changes)
 
 
@@ -189,7 +223,11 @@ def bert_config(**changes: object) -> BertConfig:
 def test_gpt_is_gpt2_of_transformers() -> None:
     """Fails with the exact GELU, without a bias, with scaled embeddings, and without the causal mask."""
     sizes = {"n_embd": 16, "n_layer": 2, "n_head": 4, "n_inner": 32, "n_positions": 12}
-    theirs = randomized(GPT2LMHeadModel(GPT2Config(vocab_size=20, bos_token_id=1, eos_token_id=2, **sizes)))
+    theirs = randomized(
+        GPT2LMHeadModel(
+            GPT2Config(vocab_size=20, bos_token_id=1, eos_token_id=2, **sizes)
+        )
+    )
     ours = load(GPT(GPT_CONFIG), gpt_parameters(theirs))
     tokens = torch.randint(20, (3, 12))
     assert_close(ours(tokens), theirs(tokens).logits, atol=1e-5, rtol=1e-5)
@@ -202,7 +240,9 @@ def test_bert_is_bert_of_transformers() -> None:
     ours = load(BERT(BERT_CONFIG), bert_parameters(theirs))
     tokens, segments = torch.randint(1, 20, (3, 12)), torch.randint(2, (3, 12))
     tokens[0, 7:] = 0
-    wanted = theirs(tokens, attention_mask=(tokens != 0).long(), token_type_ids=segments)
+    wanted = theirs(
+        tokens, attention_mask=(tokens != 0).long(), token_type_ids=segments
+    )
     states, pooled = ours(tokens, segments)
     assert_close(states, wanted.last_hidden_state, atol=1e-5, rtol=1e-5)
     assert_close(pooled, wanted.pooler_output, atol=1e-5, rtol=1e-5)
@@ -213,8 +253,14 @@ def test_masked_word_predictor_is_that_of_transformers() -> None:
     """Fails without the head's GELU, norm or bias; the count differs by the pooler, which theirs leaves out."""
     theirs = randomized(BertForMaskedLM(bert_config()))
     bert = BERT(BERT_CONFIG)
-    pooler = {f"pooler.{name}": parameter.detach() for name, parameter in bert.pooler.named_parameters()}
-    parts = {f"bert.{name}": parameter for name, parameter in (bert_parameters(theirs.bert) | pooler).items()}
+    pooler = {
+        f"pooler.{name}": parameter.detach()
+        for name, parameter in bert.pooler.named_parameters()
+    }
+    parts = {
+        f"bert.{name}": parameter
+        for name, parameter in (bert_parameters(theirs.bert) | pooler).items()
+    }
     parts |= renamed(
         dict(theirs.cls.predictions.named_parameters()),
         {
@@ -226,8 +272,12 @@ def test_masked_word_predictor_is_that_of_transformers() -> None:
     )
     ours = load(MaskedWordPredictor(bert), parts)
     tokens, where = torch.randint(1, 20, (3, 12)), torch.rand(3, 12) < 0.3
-    assert_close(ours(tokens, where), theirs(tokens).logits[where], atol=1e-5, rtol=1e-5)
-    assert count_parameters(ours) - count_parameters(bert.pooler) == count_parameters(theirs)
+    assert_close(
+        ours(tokens, where), theirs(tokens).logits[where], atol=1e-5, rtol=1e-5
+    )
+    assert count_parameters(ours) - count_parameters(bert.pooler) == count_parameters(
+        theirs
+    )
 
 
 @torch.no_grad()
@@ -238,15 +288,24 @@ def test_t5_is_t5_of_transformers() -> None:
     ours = load(T5(T5_CONFIG), t5_parameters(theirs, 20))
     source, target = torch.randint(1, 20, (3, 30)), torch.randint(1, 20, (3, 25))
     source[0, 20:] = 0
-    wanted = theirs(source, attention_mask=(source != 0).long(), decoder_input_ids=target).logits
+    wanted = theirs(
+        source, attention_mask=(source != 0).long(), decoder_input_ids=target
+    ).logits
     assert_close(ours(source, target), wanted, atol=2e-5, rtol=1e-5)
 
 
 @torch.no_grad()
 def test_vit_is_vit_of_transformers() -> None:
     """Fails with patches in another order, without the class token, and with the wrong position for it."""
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32}
-    theirs = ViTConfig(**sizes, image_size=(8, 12), patch_size=4, num_channels=2, num_labels=5)
+    sizes = {
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 32,
+    }
+    theirs = ViTConfig(
+        **sizes, image_size=(8, 12), patch_size=4, num_channels=2, num_labels=5
+    )
     theirs = randomized(ViTForImageClassification(theirs))
     ours = load(ViT(VIT_CONFIG, patch_size=4, channels=2), vit_parameters(theirs))
     images = torch.randn(3, 2, 8, 12)
@@ -260,14 +319,43 @@ def test_full_size_has_as_many_parameters(name: str) -> None:
         theirs = REFERENCES[name]()
     ours = full_size(name)
     assert next(ours.parameters()).is_meta
-    assert count_parameters(ours) == count_parameters(theirs) == FULL_SIZE[name].parameters
+    assert (
+        count_parameters(ours) == count_parameters(theirs) == FULL_SIZE[name].parameters
+    )
 
 
 LINES = {
-    "GPT": ["GPT", "check_descendant", "GELUFeedForward", "later_encoder", "start_small"],
-    "BERT": ["BERT", "MaskedWordPredictor", "check_descendant", "GELUFeedForward", "later_encoder", "start_small"],
-    "T5": ["T5", "make_relative", "RelativeAttention", "RelativePositionBias", "distance_bucket", "check_descendant"],
-    "ViT": ["ViT", "cut_into_patches", "check_descendant", "GELUFeedForward", "later_encoder", "start_small"],
+    "GPT": [
+        "GPT",
+        "check_descendant",
+        "GELUFeedForward",
+        "later_encoder",
+        "start_small",
+    ],
+    "BERT": [
+        "BERT",
+        "MaskedWordPredictor",
+        "check_descendant",
+        "GELUFeedForward",
+        "later_encoder",
+        "start_small",
+    ],
+    "T5": [
+        "T5",
+        "make_relative",
+        "RelativeAttention",
+        "RelativePositionBias",
+        "distance_bucket",
+        "check_descendant",
+    ],
+    "ViT": [
+        "ViT",
+        "cut_into_patches",
+        "check_descendant",
+        "GELUFeedForward",
+        "later_encoder",
+        "start_small",
+    ],
 }
 
 
@@ -300,13 +388,22 @@ def test_t5_does_not_see_padding(pairs: list, extra: tuple[int, int]) -> None:
 @given(target=st.lists(st.integers(3, 19), min_size=2, max_size=6), data=st.data())
 def test_t5_sees_no_future(target: list[int], data: st.DataObject) -> None:
     """Fails without the causal mask in the decoder."""
-    assert_causal(randomized(T5(T5_CONFIG)), [5, 6], target, data.draw(st.integers(0, len(target) - 1)))
+    assert_causal(
+        randomized(T5(T5_CONFIG)),
+        [5, 6],
+        target,
+        data.draw(st.integers(0, len(target) - 1)),
+    )
 
 
 @torch.no_grad()
 def test_t5_decodes_with_a_cache_as_without() -> None:
     """Fails when the bias of the newest word is that of the first position."""
-    model, source, target = randomized(T5(T5_CONFIG)), torch.randint(4, 20, (3, 9)), torch.randint(4, 20, (3, 25))
+    model, source, target = (
+        randomized(T5(T5_CONFIG)),
+        torch.randint(4, 20, (3, 9)),
+        torch.randint(4, 20, (3, 25)),
+    )
     decoder = CachedDecoder(model, source)
     logits = torch.cat([decoder.step(target[:, i : i + 1]) for i in range(25)], dim=1)
     assert_close(logits, model(source, target), atol=1e-5, rtol=1e-4)
@@ -318,8 +415,12 @@ def test_t5_records_its_attention() -> None:
     with record_attention(model) as weights:
         model(torch.tensor([[5, 6, 0], [0, 0, 0]]), torch.tensor([[1, 7], [1, 8]]))
     assert len(weights) == 6
-    assert_close(weights["encoder.layers.0.self_attention"][0].sum(-1), torch.ones(4, 3))
-    assert torch.equal(weights["decoder.layers.1.cross_attention"][1], torch.zeros(4, 2, 3))
+    assert_close(
+        weights["encoder.layers.0.self_attention"][0].sum(-1), torch.ones(4, 3)
+    )
+    assert torch.equal(
+        weights["decoder.layers.1.cross_attention"][1], torch.zeros(4, 2, 3)
+    )
 
 
 def test_relative_attention_is_the_formula() -> None:
@@ -328,7 +429,10 @@ def test_relative_attention_is_the_formula() -> None:
     attention, x = RelativeAttention(T5_CONFIG, bias), torch.randn(2, 6, 20)
     mask = random_mask(2, 6, 6)
     output, weights = attention(x, x, x, mask, need_weights=True)
-    queries, keys = (p(x).unflatten(-1, (4, 4)) for p in (attention.query_projection, attention.key_projection))
+    queries, keys = (
+        p(x).unflatten(-1, (4, 4))
+        for p in (attention.query_projection, attention.key_projection)
+    )
     scores = torch.einsum("bqhd,bkhd->bhqk", queries, keys) + bias(6, 6)
     wanted = scores.masked_fill(~mask.unsqueeze(1), -math.inf).softmax(-1).nan_to_num()
     assert_close(weights, wanted)
@@ -370,19 +474,28 @@ def test_patches_are_squares_in_reading_order() -> None:
     assert patches.shape == (1, 6, 8)
     for number in range(6):
         row, column = 2 * (number // 3), 2 * (number % 3)
-        assert torch.equal(patches[0, number], image[0, :, row : row + 2, column : column + 2].flatten())
+        assert torch.equal(
+            patches[0, number],
+            image[0, :, row : row + 2, column : column + 2].flatten(),
+        )
 
 
 def test_masking_is_80_10_10() -> None:
     """Fails when special tokens are chosen, a share is off, or a word that is not chosen changes."""
     tokens = torch.randint(0, 50, (400, 500))
     corrupted, chosen = mask_words(tokens, mask_id=50)
-    assert not chosen[tokens < 4].any() and torch.equal(corrupted[~chosen], tokens[~chosen])
+    assert not chosen[tokens < 4].any() and torch.equal(
+        corrupted[~chosen], tokens[~chosen]
+    )
     assert abs(chosen[tokens >= 4].float().mean() - 0.15) < 0.005
     masked, kept = (corrupted == 50)[chosen], (corrupted == tokens)[chosen]
     assert abs(masked.float().mean() - 0.8) < 0.01
-    assert abs(kept.float().mean() - 0.1 - 0.1 / 46) < 0.01  # a random word is the right one now and then
-    assert corrupted[chosen].min() >= 4 and set(corrupted[chosen].tolist()) == set(range(4, 51))
+    assert (
+        abs(kept.float().mean() - 0.1 - 0.1 / 46) < 0.01
+    )  # a random word is the right one now and then
+    assert corrupted[chosen].min() >= 4 and set(corrupted[chosen].tolist()) == set(
+        range(4, 51)
+    )
 
 
 @pytest.mark.parametrize(

@@ -16,19 +16,27 @@ from annotated_transformer.embeddings import (
     SinusoidalPositionalEncoding,
 )
 
-BOTH = pytest.mark.parametrize("kind", [SinusoidalPositionalEncoding, LearnedPositionalEmbedding])
+BOTH = pytest.mark.parametrize(
+    "kind", [SinusoidalPositionalEncoding, LearnedPositionalEmbedding]
+)
 
 
 def positions(kind: type[nn.Module], d_model: int, length: int) -> Tensor:
     """What is added at each position, ``(length, d_model)``, in double precision."""
-    return kind(d_model, length).double()(torch.zeros(length, d_model, dtype=torch.float64)).detach()
+    return (
+        kind(d_model, length)
+        .double()(torch.zeros(length, d_model, dtype=torch.float64))
+        .detach()
+    )
 
 
 @given(rows=st.lists(sentences, min_size=1, max_size=3))
 def test_words_are_rows_times_the_root_of_d_model(rows: list[list[int]]) -> None:
     """Fails when the scale is left out."""
     embedding, tokens = SharedEmbedding(VOCABULARY_SIZE, 9), rectangle(rows)
-    assert_close(embedding(tokens), torch.stack([embedding.weight[row] * 3 for row in tokens]))
+    assert_close(
+        embedding(tokens), torch.stack([embedding.weight[row] * 3 for row in tokens])
+    )
 
 
 def test_one_matrix_serves_both_ends() -> None:
@@ -62,7 +70,9 @@ def test_sinusoids_are_the_formula(d_model: int, length: int) -> None:
 
 
 @given(pos=st.integers(0, 30), k=st.integers(0, 30))
-def test_a_rotation_that_depends_on_k_alone_carries_pos_to_pos_plus_k(pos: int, k: int) -> None:
+def test_a_rotation_that_depends_on_k_alone_carries_pos_to_pos_plus_k(
+    pos: int, k: int
+) -> None:
     """With cos + i sin for each pair of channels, it is a product. Fails for the learned table."""
     table = positions(SinusoidalPositionalEncoding, 8, 61)
     rotations = torch.complex(table[:, 1::2], table[:, 0::2])  # (length, d_model / 2)
@@ -82,12 +92,16 @@ def test_dot_products_of_sinusoids_know_the_distance_only() -> None:
 
 @BOTH
 @pytest.mark.parametrize("n", [1, 3, 7])
-def test_positions_are_added_and_do_not_depend_on_the_length(kind: type[nn.Module], n: int) -> None:
+def test_positions_are_added_and_do_not_depend_on_the_length(
+    kind: type[nn.Module], n: int
+) -> None:
     """Fails when the last rows of the table are taken in place of the first."""
     module, x = kind(4, 7), torch.randn(2, n, 4)
     table = module(torch.zeros(1, 7, 4))[0]
     assert_close(module(x), x + table[:n])
-    assert (table[1:] - table[:-1]).abs().amax(dim=-1).min() > 1e-3  # no two neighbors alike
+    assert (table[1:] - table[:-1]).abs().amax(
+        dim=-1
+    ).min() > 1e-3  # no two neighbors alike
 
 
 def test_only_the_learned_table_is_learned() -> None:
@@ -101,8 +115,13 @@ def test_only_the_learned_table_is_learned() -> None:
 
 def test_learned_positions_start_as_large_as_the_sinusoids() -> None:
     """Fails when they start with variance one."""
-    learned, fixed = (positions(kind, 64, 200) for kind in (LearnedPositionalEmbedding, SinusoidalPositionalEncoding))
-    assert float(learned.square().mean()) == pytest.approx(float(fixed.square().mean()), rel=0.05)
+    learned, fixed = (
+        positions(kind, 64, 200)
+        for kind in (LearnedPositionalEmbedding, SinusoidalPositionalEncoding)
+    )
+    assert float(learned.square().mean()) == pytest.approx(
+        float(fixed.square().mean()), rel=0.05
+    )
 
 
 @BOTH
@@ -113,7 +132,9 @@ def test_learned_positions_start_as_large_as_the_sinusoids() -> None:
         ((2, 3, 6), r"\(2, 3, 6\), expected \(batch, n, 4\)"),
     ],
 )
-def test_sequences_that_do_not_fit_are_named(kind: type[nn.Module], shape: tuple, message: str) -> None:
+def test_sequences_that_do_not_fit_are_named(
+    kind: type[nn.Module], shape: tuple, message: str
+) -> None:
     """Fails, for each row of the table, when its check is taken out."""
     with pytest.raises(ValueError, match=message):
         kind(4, 7)(torch.zeros(shape))
@@ -122,5 +143,7 @@ def test_sequences_that_do_not_fit_are_named(kind: type[nn.Module], shape: tuple
 @pytest.mark.parametrize("d_model", [0, 7])
 def test_sinusoids_need_pairs_of_channels(d_model: int) -> None:
     """Fails when the check is taken out."""
-    with pytest.raises(ValueError, match=f"d_model is {d_model}, expected an even number"):
+    with pytest.raises(
+        ValueError, match=f"d_model is {d_model}, expected an even number"
+    ):
         SinusoidalPositionalEncoding(d_model, 7)

@@ -44,7 +44,9 @@ def test_no_definition_stands_twice():
 def test_entry_is_complete(entry):
     """Fails for a field that is missing, empty or unknown, or a definition that is no short sentence."""
     assert list(entry) == FIELDS
-    assert all(isinstance(text, str) and text == text.strip() != "" for text in entry.values())
+    assert all(
+        isinstance(text, str) and text == text.strip() != "" for text in entry.values()
+    )
     assert entry["definition"].endswith(".") and len(entry["definition"].split()) <= 30
 
 
@@ -78,5 +80,8 @@ def test_the_page_shows_every_form_in_its_language():
     page = pages.glossary(ROOT)
     for entry in TERMS:
         assert f"\n{entry['term']}\n  {entry['definition']}\n" in page
-        assert all(f'<span lang="{tag}">{entry[key]}</span>' in page for key, (_, tag) in pages.LANGUAGES.items())
+        assert all(
+            f'<span lang="{tag}">{entry[key]}</span>' in page
+            for key, (_, tag) in pages.LANGUAGES.items()
+        )
     assert page.count("Defined in [") == len(TERMS)

@@ -25,7 +25,10 @@ PAPER = [
     *[f"equation {n}" for n in range(1, 4)],
     *[f"table {n}" for n in range(1, 5)],
     *[f"figure {n}" for n in range(1, 6)],
-    *["footnote to section 3.2.1", "footnote to section 6.1"],  # the others name authors and affiliations
+    *[
+        "footnote to section 3.2.1",
+        "footnote to section 6.1",
+    ],  # the others name authors and affiliations
 ]
 
 
@@ -44,10 +47,16 @@ def test_the_picture_has_a_place_for_every_part():
     drawn = [part for parts in picture.OUTLINE.values() for part in parts]
     assert sorted(drawn) == sorted(PAPER)
     for kind in ("section", "equation", "table", "figure"):
-        assert [part for part in drawn if part.startswith(kind)] == [part for part in PAPER if part.startswith(kind)]
+        assert [part for part in drawn if part.startswith(kind)] == [
+            part for part in PAPER if part.startswith(kind)
+        ]
 
 
-@pytest.mark.parametrize("entry", [e for e in ENTRIES if not e["paper"].startswith(("abstract", "section"))], ids=named)
+@pytest.mark.parametrize(
+    "entry",
+    [e for e in ENTRIES if not e["paper"].startswith(("abstract", "section"))],
+    ids=named,
+)
 def test_what_can_be_run_is_run(entry):
     """Fails when an equation, table, figure or footnote is only told."""
     assert entry["status"] != "prose only"
@@ -68,8 +77,12 @@ def test_entry_is_complete(entry):
 @pytest.mark.parametrize("entry", ENTRIES, ids=named)
 def test_entry_leads_to_a_paragraph(entry):
     """Fails when a notebook or one of its headings is renamed."""
-    notebook = nbformat.read(ROOT / "notebooks" / f"{entry['notebook']}.ipynb", as_version=4)
-    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    notebook = nbformat.read(
+        ROOT / "notebooks" / f"{entry['notebook']}.ipynb", as_version=4
+    )
+    text = "\n".join(
+        cell.source for cell in notebook.cells if cell.cell_type == "markdown"
+    )
     assert entry["heading"] in re.findall(r"^##+ (.+)$", text, re.M)
 
 
@@ -80,5 +93,7 @@ def test_entry_leads_to_code_and_test(entry):
     assert hasattr(importlib.import_module(module), name)
     path, _, test = entry["test"].partition("::")
     source = (ROOT / path).read_text(encoding="utf-8")
-    assert module in source and name.split(".")[0] in source, f"{path} does not speak of {entry['symbol']}"
+    assert module in source and name.split(".")[0] in source, (
+        f"{path} does not speak of {entry['symbol']}"
+    )
     assert not test or f"def {test}(" in source

@@ -9,7 +9,11 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from annotated_transformer.attention import scaled_dot_product_attention
-from annotated_transformer.multi_head import MultiHeadAttention, merge_heads, split_heads
+from annotated_transformer.multi_head import (
+    MultiHeadAttention,
+    merge_heads,
+    split_heads,
+)
 
 
 def states(batch: int = 2, n: int = 3, d_model: int = 8) -> Tensor:
@@ -18,7 +22,9 @@ def states(batch: int = 2, n: int = 3, d_model: int = 8) -> Tensor:
 
 
 @given(batch=sizes, n=sizes, heads=sizes, size=sizes)
-def test_heads_are_columns_side_by_side(batch: int, n: int, heads: int, size: int) -> None:
+def test_heads_are_columns_side_by_side(
+    batch: int, n: int, heads: int, size: int
+) -> None:
     """Fails when the heads are cut by ``view`` without the transpose: positions and heads mix."""
     x = states(batch, n, heads * size)
     split = split_heads(x, heads)
@@ -29,7 +35,12 @@ def test_heads_are_columns_side_by_side(batch: int, n: int, heads: int, size: in
 
 
 @given(
-    n_q=sizes, n_k=sizes, heads=sizes, d_k=sizes, d_v=sizes, mask_axes=st.sampled_from([None, "causal", "keys", "both"])
+    n_q=sizes,
+    n_k=sizes,
+    heads=sizes,
+    d_k=sizes,
+    d_v=sizes,
+    mask_axes=st.sampled_from([None, "causal", "keys", "both"]),
 )
 def test_with_and_without_weights_are_one(
     n_q: int, n_k: int, heads: int, d_k: int, d_v: int, mask_axes: str | None
@@ -37,7 +48,12 @@ def test_with_and_without_weights_are_one(
     """Values and gradients, rows that may attend to nothing included. Fails when one of the paths drops the mask."""
     attention = MultiHeadAttention(6, heads, d_k, d_v).double()
     query, key, value = states(2, n_q, 6), states(2, n_k, 6), states(2, n_k, 6)
-    shape = {None: None, "causal": (n_q, n_k), "keys": (2, 1, n_k), "both": (2, n_q, n_k)}[mask_axes]
+    shape = {
+        None: None,
+        "causal": (n_q, n_k),
+        "keys": (2, 1, n_k),
+        "both": (2, n_q, n_k),
+    }[mask_axes]
     mask = None if shape is None else random_mask(*shape)
     fused, nothing = attention(query, key, value, mask)
     written, weights = attention(query, key, value, mask, need_weights=True)
@@ -49,7 +65,9 @@ def test_with_and_without_weights_are_one(
 
 
 @pytest.mark.parametrize("need_weights", [False, True])
-def test_a_query_that_may_attend_to_nothing_gets_zero_and_never_nan(need_weights: bool) -> None:
+def test_a_query_that_may_attend_to_nothing_gets_zero_and_never_nan(
+    need_weights: bool,
+) -> None:
     """Fails when the fused path is replaced by a plain softmax, and when the output has a bias."""
     attention, x = MultiHeadAttention(8, 2).double(), states()
     mask = torch.ones(2, 3, 3, dtype=torch.bool)
@@ -64,18 +82,26 @@ def test_a_query_that_may_attend_to_nothing_gets_zero_and_never_nan(need_weights
 def test_equals_pytorch_with_the_same_weights(heads: int, n: int) -> None:
     """Outputs, weights and gradients. Fails when query and key projections are swapped."""
     ours = MultiHeadAttention(8, heads).double()
-    theirs = nn.MultiheadAttention(8, heads, bias=False, batch_first=True, dtype=torch.float64)
+    theirs = nn.MultiheadAttention(
+        8, heads, bias=False, batch_first=True, dtype=torch.float64
+    )
     projections = ours.query_projection, ours.key_projection, ours.value_projection
     with torch.no_grad():
-        theirs.in_proj_weight.copy_(torch.cat([projection.weight for projection in projections]))
+        theirs.in_proj_weight.copy_(
+            torch.cat([projection.weight for projection in projections])
+        )
         theirs.out_proj.weight.copy_(ours.output_projection.weight)
     query, memory = states(2, n), states(2, n)
     mask = random_mask(2, n, n) | torch.eye(n, dtype=torch.bool)
     output, weights = ours(query, memory, memory, mask, need_weights=True)
     hidden = ~mask.repeat_interleave(heads, dim=0)
-    expected = theirs(query, memory, memory, attn_mask=hidden, average_attn_weights=False)
+    expected = theirs(
+        query, memory, memory, attn_mask=hidden, average_attn_weights=False
+    )
     assert_close((output, weights), expected)
-    assert_close(gradients(output, query, memory), gradients(expected[0], query, memory))
+    assert_close(
+        gradients(output, query, memory), gradients(expected[0], query, memory)
+    )
 
 
 def test_each_head_attends_by_itself() -> None:
@@ -84,16 +110,26 @@ def test_each_head_attends_by_itself() -> None:
     heads = []
     for i in range(3):
         keys, values = slice(2 * i, 2 * i + 2), slice(5 * i, 5 * i + 5)
-        query, key = x @ attention.query_projection.weight[keys].T, x @ attention.key_projection.weight[keys].T
+        query, key = (
+            x @ attention.query_projection.weight[keys].T,
+            x @ attention.key_projection.weight[keys].T,
+        )
         value = x @ attention.value_projection.weight[values].T
         heads.append(scaled_dot_product_attention(query, key, value)[0])
-    assert_close(attention(x, x, x)[0], torch.cat(heads, dim=-1) @ attention.output_projection.weight.T)
+    assert_close(
+        attention(x, x, x)[0],
+        torch.cat(heads, dim=-1) @ attention.output_projection.weight.T,
+    )
 
 
 @given(n=sizes)
 def test_self_attention_is_blind_to_order(n: int) -> None:
     """Permuted words give permuted outputs. Fails when a causal mask is applied unasked."""
-    attention, x, order = MultiHeadAttention(8, 2).double(), states(2, n), torch.randperm(n)
+    attention, x, order = (
+        MultiHeadAttention(8, 2).double(),
+        states(2, n),
+        torch.randperm(n),
+    )
     moved = x[:, order]
     assert_close(attention(moved, moved, moved)[0], attention(x, x, x)[0][:, order])
 
@@ -101,7 +137,11 @@ def test_self_attention_is_blind_to_order(n: int) -> None:
 @pytest.mark.parametrize("need_weights", [False, True])
 def test_a_batch_of_one_stands_for_any_batch(need_weights: bool) -> None:
     """Fails when the check asks for equal batches."""
-    attention, query, memory = MultiHeadAttention(8, 2).double(), states(3, 2), states(1, 4)
+    attention, query, memory = (
+        MultiHeadAttention(8, 2).double(),
+        states(3, 2),
+        states(1, 4),
+    )
     repeated = memory.expand(3, -1, -1)
     expected = attention(query, repeated, repeated)[0]
     assert_close(attention(query, memory, memory, None, need_weights)[0], expected)
@@ -110,15 +150,23 @@ def test_a_batch_of_one_stands_for_any_batch(need_weights: bool) -> None:
 @given(heads=st.sampled_from([1, 2, 3, 4, 6, 12]))
 def test_many_heads_cost_as_much_as_one(heads: int) -> None:
     """Four square matrices and no bias. Fails when each head is as wide as the model."""
-    shapes = [tuple(parameter.shape) for parameter in MultiHeadAttention(12, heads).parameters()]
+    shapes = [
+        tuple(parameter.shape)
+        for parameter in MultiHeadAttention(12, heads).parameters()
+    ]
     assert shapes == 4 * [(12, 12)]
 
 
 def test_gradients_are_those_of_finite_differences() -> None:
     """Fails when the keys are detached."""
-    attention, mask = MultiHeadAttention(4, 2).double(), torch.tensor([[False, False, False], [True, False, True]])
+    attention, mask = (
+        MultiHeadAttention(4, 2).double(),
+        torch.tensor([[False, False, False], [True, False, True]]),
+    )
     query, memory = states(1, 2, 4), states(1, 3, 4)
-    assert torch.autograd.gradcheck(lambda q, m: attention(q, m, m, mask)[0], (query, memory))
+    assert torch.autograd.gradcheck(
+        lambda q, m: attention(q, m, m, mask)[0], (query, memory)
+    )
 
 
 @pytest.mark.parametrize(
@@ -141,20 +189,56 @@ def test_sizes_that_do_not_fit_are_named(arguments: tuple, message: str) -> None
 @pytest.mark.parametrize(
     ("shapes", "mask", "error", "message"),
     [
-        (((3, 8), (3, 8), (3, 8)), None, ValueError, r"query \(3, 8\).*d_model 8.*unsqueeze"),
-        (((2, 3, 8), (2, 3, 6), (2, 3, 8)), None, ValueError, r"key \(2, 3, 6\).*d_model 8"),
-        (((2, 3, 8), (3, 3, 8), (3, 3, 8)), None, ValueError, r"batches of \[2, 3, 3\]"),
+        (
+            ((3, 8), (3, 8), (3, 8)),
+            None,
+            ValueError,
+            r"query \(3, 8\).*d_model 8.*unsqueeze",
+        ),
+        (
+            ((2, 3, 8), (2, 3, 6), (2, 3, 8)),
+            None,
+            ValueError,
+            r"key \(2, 3, 6\).*d_model 8",
+        ),
+        (
+            ((2, 3, 8), (3, 3, 8), (3, 3, 8)),
+            None,
+            ValueError,
+            r"batches of \[2, 3, 3\]",
+        ),
         (((2, 3, 8), (2, 4, 8), (2, 5, 8)), None, ValueError, "one value for each key"),
         (3 * [(2, 3, 8)], torch.ones(3, 3), TypeError, "torch.float32.*torch.bool"),
-        (3 * [(2, 3, 8)], torch.ones(3, dtype=torch.bool), ValueError, r"mask \(3,\).*padding_mask and causal_mask"),
-        (3 * [(2, 3, 8)], torch.ones(2, 2, 3, 3, dtype=torch.bool), ValueError, r"mask \(2, 2, 3, 3\): expected"),
-        (3 * [(2, 3, 8)], torch.ones(4, 3, 3, dtype=torch.bool), ValueError, r"mask \(4, 3, 3\) does not broadcast"),
+        (
+            3 * [(2, 3, 8)],
+            torch.ones(3, dtype=torch.bool),
+            ValueError,
+            r"mask \(3,\).*padding_mask and causal_mask",
+        ),
+        (
+            3 * [(2, 3, 8)],
+            torch.ones(2, 2, 3, 3, dtype=torch.bool),
+            ValueError,
+            r"mask \(2, 2, 3, 3\): expected",
+        ),
+        (
+            3 * [(2, 3, 8)],
+            torch.ones(4, 3, 3, dtype=torch.bool),
+            ValueError,
+            r"mask \(4, 3, 3\) does not broadcast",
+        ),
     ],
 )
 @pytest.mark.parametrize("need_weights", [False, True])
 def test_bad_input_is_named(
-    shapes: list, mask: Tensor | None, error: type[Exception], message: str, need_weights: bool
+    shapes: list,
+    mask: Tensor | None,
+    error: type[Exception],
+    message: str,
+    need_weights: bool,
 ) -> None:
     """Fails, for each row of the table, when its check is taken out."""
     with pytest.raises(error, match=message):
-        MultiHeadAttention(8, 2)(*(torch.randn(shape) for shape in shapes), mask, need_weights)
+        MultiHeadAttention(8, 2)(
+            *(torch.randn(shape) for shape in shapes), mask, need_weights
+        )

@@ -54,7 +54,11 @@ from annotated_transformer.training import TrainingConfig, train
 from annotated_transformer.transformer import Transformer, paper_facts
 
 needs_sample = pytest.mark.skipif(
-    not (Path(os.environ.get("ANNOTATED_TRANSFORMER_DATA", "")) / "treebank" / "treebank.zip").is_file(),
+    not (
+        Path(os.environ.get("ANNOTATED_TRANSFORMER_DATA", ""))
+        / "treebank"
+        / "treebank.zip"
+    ).is_file(),
     reason="ANNOTATED_TRANSFORMER_DATA names no folder with the treebank: the sample is not gone through",
 )
 
@@ -73,17 +77,25 @@ labels = st.sampled_from(["S", "NP", "VP", "PP", "ADVP", "PRT", "-LRB-"])
 tags = st.builds(
     lambda label, word: Tree(label, (word,)),
     st.sampled_from(["NN", "DT", ".", ",", "``", "-LRB-"]),
-    st.sampled_from(["the", "fox", "-LRB-", "XX", "(S".replace("(", "-LRB-"), "1\\/2", "é"]),
+    st.sampled_from(
+        ["the", "fox", "-LRB-", "XX", "(S".replace("(", "-LRB-"), "1\\/2", "é"]
+    ),
 )
 nodes = st.recursive(
     tags,
     lambda below: st.builds(
-        lambda label, parts: Tree(label, tuple(parts)), labels, st.lists(below, min_size=1, max_size=4)
+        lambda label, parts: Tree(label, tuple(parts)),
+        labels,
+        st.lists(below, min_size=1, max_size=4),
     ),
     max_leaves=12,
 )
-trees = st.lists(nodes, min_size=1, max_size=3).map(lambda parts: Tree(TOP, tuple(parts)))
-symbols = st.sampled_from(["(S", ")S", "(NP", ")NP", "(VP", ")VP", "DT", "NN", UNTAGGED])
+trees = st.lists(nodes, min_size=1, max_size=3).map(
+    lambda parts: Tree(TOP, tuple(parts))
+)
+symbols = st.sampled_from(
+    ["(S", ")S", "(NP", ")NP", "(VP", ")VP", "DT", "NN", UNTAGGED]
+)
 
 # Trees and brackets --------------------------------------------------------------------------------------------------
 
@@ -93,7 +105,10 @@ def test_brackets_and_back(tree: Tree) -> None:
     """Fails when a word, a tag, a unary, an escaped bracket or a second root is lost on the way."""
     assert read_trees(str(tree)) == [tree]
     assert restore(linearize(tree), words_below(tree)) == tree
-    assert len(linearize(tree)) == len(leaves(tree)) + 2 * sum(kind == "open" for kind, _ in walk(tree)) - 2
+    assert (
+        len(linearize(tree))
+        == len(leaves(tree)) + 2 * sum(kind == "open" for kind, _ in walk(tree)) - 2
+    )
 
 
 @needs_sample
@@ -101,16 +116,29 @@ def test_the_whole_sample_there_and_back(sample: Treebank) -> None:
     """Fails when one of the sample's trees does not come back from its brackets, or normalizing leaves a trace."""
     assert len(everything(sample)) == 3914 and all(everything(sample))
     for tree in everything(sample):
-        assert restore(linearize(tree), words_below(tree)) == tree == read_trees(str(tree))[0]
+        assert (
+            restore(linearize(tree), words_below(tree))
+            == tree
+            == read_trees(str(tree))[0]
+        )
         assert normalize(tree) == tree and tree.label == TOP
-        assert not any(plain_label(node.label) != node.label or node.label == "-NONE-" for _, node in walk(tree))
+        assert not any(
+            plain_label(node.label) != node.label or node.label == "-NONE-"
+            for _, node in walk(tree)
+        )
 
 
 @needs_sample
 def test_the_split_is_fixed_and_by_file(sample: Treebank) -> None:
     """Fails when a file changes sides, or the parts share trees because one is read twice."""
-    assert [len(part) for part in (sample.train, sample.validation, sample.test)] == [3501, 217, 196]
-    assert "Vinken" in words_below(sample.train[0]) and "Vinken" not in words_below(sample.test[0])
+    assert [len(part) for part in (sample.train, sample.validation, sample.test)] == [
+        3501,
+        217,
+        196,
+    ]
+    assert "Vinken" in words_below(sample.train[0]) and "Vinken" not in words_below(
+        sample.test[0]
+    )
 
 
 def test_very_deep_trees() -> None:
@@ -118,16 +146,21 @@ def test_very_deep_trees() -> None:
     depth = 2000
     tree = read_trees(f"( {'(X-Y ' * depth}(NN word){')' * depth})")[0]
     plain = normalize(tree)
-    assert restore(linearize(plain), words_below(plain)) == plain == read_trees(str(plain))[0]
+    assert (
+        restore(linearize(plain), words_below(plain))
+        == plain
+        == read_trees(str(plain))[0]
+    )
     assert score_trees([plain], [plain]).gold == depth and hash(plain) != hash(tree)
-    assert mend(["(X"] * depth + ["NN"], words_below(plain)) == (plain, {"never closed": depth})
+    assert mend(["(X"] * depth + ["NN"], words_below(plain)) == (
+        plain,
+        {"never closed": depth},
+    )
 
 
 def test_normalizing() -> None:
     """Fails when a function stays, -LRB- loses its name, or a constituent that held only traces is kept."""
-    text = (
-        "( (S-1 (NP=2 (-NONE- *)) (PRN (-LRB- -LRB-) (ADVP|PRT (RB so)) (-RRB- -RRB-)) (NP-SBJ (PRP$ its) (NN end))) )"
-    )
+    text = "( (S-1 (NP=2 (-NONE- *)) (PRN (-LRB- -LRB-) (ADVP|PRT (RB so)) (-RRB- -RRB-)) (NP-SBJ (PRP$ its) (NN end))) )"
     plain = "(TOP (S (PRN (-LRB- -LRB-) (ADVP (RB so)) (-RRB- -RRB-)) (NP (PRP$ its) (NN end))))"
     assert str(normalize(read_trees(text)[0])) == plain
     assert normalize(read_trees("( (S (NP (-NONE- *)) (VP (-NONE- *?*))) )")[0]) is None
@@ -176,7 +209,10 @@ def test_anything_becomes_a_tree_over_the_words(tokens: list[str], count: int) -
     assert words_below(tree) == words and min(repairs.values(), default=1) > 0
     assert restore(linearize(tree), words) == tree
     if repairs:
-        with pytest.raises(ValueError, match=f"no tree over {count} words .*expected none; mend repairs them"):
+        with pytest.raises(
+            ValueError,
+            match=f"no tree over {count} words .*expected none; mend repairs them",
+        ):
             restore(tokens, words)
     else:
         assert linearize(tree) == tokens
@@ -199,7 +235,10 @@ def test_anything_becomes_a_tree_over_the_words(tokens: list[str], count: int) -
 )
 def test_the_rule_of_mending(line: str, expected: str, repairs: dict[str, int]) -> None:
     """Fails when a case of the stated rule is mended otherwise, or counted as another kind."""
-    assert mend(line.split(), list("abc")) == (read_trees(f"(TOP {expected})")[0], repairs)
+    assert mend(line.split(), list("abc")) == (
+        read_trees(f"(TOP {expected})")[0],
+        repairs,
+    )
 
 
 def test_no_words_no_tree() -> None:
@@ -216,7 +255,9 @@ def perturbed(tree: Tree, rng: random.Random) -> Tree:
     line = linearize(tree)
     for _ in range(rng.randrange(8)):
         at = rng.randrange(len(line))
-        line[at : at + 1] = rng.choice([[], [line[at]] * 2, [rng.choice(["(NP", ")NP", "(VP", ")S", "(PP"])]])
+        line[at : at + 1] = rng.choice(
+            [[], [line[at]] * 2, [rng.choice(["(NP", ")NP", "(VP", ")S", "(PP"])]]
+        )
     return mend(line, words_below(tree))[0]
 
 
@@ -230,7 +271,11 @@ def as_pyevalb_reads(tree: Tree, kept: list[bool]) -> Tree | None:
             below[-1] += [node] * next(rest)
         elif children := below.pop():
             below[-1] += (
-                children if node.label == TOP else [Tree({"PRT": "ADVP"}.get(node.label, node.label), tuple(children))]
+                children
+                if node.label == TOP
+                else [
+                    Tree({"PRT": "ADVP"}.get(node.label, node.label), tuple(children))
+                ]
             )
     return Tree("ROOT", tuple(below[0])) if below[0] else None
 
@@ -241,13 +286,20 @@ def compare_with_pyevalb(gold: list[Tree], predicted: list[Tree]) -> int:
     for right, guess in zip(gold, predicted, strict=True):
         kept = [leaf.label not in PUNCTUATION for leaf in leaves(right)]
         ours, theirs = counted_brackets(right, kept), counted_brackets(guess, kept)
-        if max((ours | theirs).values(), default=2) > 1:  # PYEVALB matches sets: a bracket that comes twice counts once
+        if (
+            max((ours | theirs).values(), default=2) > 1
+        ):  # PYEVALB matches sets: a bracket that comes twice counts once
             continue
         texts = [str(as_pyevalb_reads(tree, kept)) for tree in (right, guess)]
-        result = pyevalb_scorer.Scorer().score_trees(*map(pyevalb_parser.create_from_bracket_string, texts))
+        result = pyevalb_scorer.Scorer().score_trees(
+            *map(pyevalb_parser.create_from_bracket_string, texts)
+        )
         score = score_trees([right], [guess])
         # both trees have one bracket more there: the ROOT that holds them together
-        assert (result.gold_brackets, result.test_brackets) == (score.gold + 1, score.predicted + 1)
+        assert (result.gold_brackets, result.test_brackets) == (
+            score.gold + 1,
+            score.predicted + 1,
+        )
         assert result.matched_brackets == score.matched + 1
         compared += 1
     return compared
@@ -272,18 +324,33 @@ def test_pyevalb_matches_sets_and_evalb_does_not() -> None:
     result = pyevalb_scorer.Scorer().score_trees(
         *[pyevalb_parser.create_from_bracket_string(str(t)) for t in (gold, guess)]
     )
-    assert (result.matched_brackets, result.gold_brackets) == (2, 3)  # of a tree with itself
+    assert (result.matched_brackets, result.gold_brackets) == (
+        2,
+        3,
+    )  # of a tree with itself
     assert score_trees([gold], [guess]) == BracketScore(3, 3, 3, 1)
-    assert score_trees([gold], read_trees("(S (NP (NN a)) (VB b))")) == BracketScore(3, 2, 2, 0)
+    assert score_trees([gold], read_trees("(S (NP (NN a)) (VB b))")) == BracketScore(
+        3, 2, 2, 0
+    )
 
 
 def test_the_conventions_of_evalb() -> None:
     """Fails when TOP or a full stop counts, when PRT is not ADVP, or the predicted tags decide what is punctuation."""
     gold = read_trees("(TOP (S (`` ``) (VP (VB give) (PRT (RP up))) (. .)))")
-    guess = read_trees("(TOP (TOP (S (X (XX ``)) (VP (XX give) (ADVP (XX up)) (XX .)))))")
+    guess = read_trees(
+        "(TOP (TOP (S (X (XX ``)) (VP (XX give) (ADVP (XX up)) (XX .)))))"
+    )
     assert score_trees(gold, guess) == BracketScore(3, 3, 3, 1)
-    assert BracketScore(0, 0, 0, 0).f1 == BracketScore(0, 0, 0, 0).precision == BracketScore(0, 0, 0, 0).recall == 0
-    assert (BracketScore(4, 2, 1, 0).precision, BracketScore(4, 2, 1, 0).recall) == (50, 25)
+    assert (
+        BracketScore(0, 0, 0, 0).f1
+        == BracketScore(0, 0, 0, 0).precision
+        == BracketScore(0, 0, 0, 0).recall
+        == 0
+    )
+    assert (BracketScore(4, 2, 1, 0).precision, BracketScore(4, 2, 1, 0).recall) == (
+        50,
+        25,
+    )
 
 
 def test_trees_that_cannot_be_compared() -> None:
@@ -303,11 +370,15 @@ def test_trees_that_cannot_be_compared() -> None:
 def test_the_generated_treebank() -> None:
     """Fails when the seed is ignored, a sentence stands in two parts, or a label has no rule."""
     treebank = generated_treebank(200, 20)
-    assert treebank == generated_treebank(200, 20) != generated_treebank(200, 20, seed=1)
+    assert (
+        treebank == generated_treebank(200, 20) != generated_treebank(200, 20, seed=1)
+    )
     sentences = [" ".join(words_below(tree)) for tree in everything(treebank)]
     assert len(set(sentences)) == len(sentences) == 240
     assert all(normalize(tree) == tree for tree in everything(treebank))
-    parts = {part for sides in GRAMMAR.values() for side in sides for part in side.split()}
+    parts = {
+        part for sides in GRAMMAR.values() for side in sides for part in side.split()
+    }
     assert parts <= GRAMMAR.keys() | LEXICON.keys() and GRAMMAR.keys() - parts == {TOP}
 
 
@@ -323,10 +394,14 @@ def test_the_meaning_of_a_word_decides_attachment() -> None:
                 above.pop()
             elif node.children[0] in places:
                 places[node.children[0]].add(tuple(above[-3:]))
-    assert {path[0] for path in places["tail"]} == {"NP"} and {path[0] for path in places["camera"]} == {"VP"}
+    assert {path[0] for path in places["tail"]} == {"NP"} and {
+        path[0] for path in places["camera"]
+    } == {"VP"}
 
 
-def test_without_the_sample(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+def test_without_the_sample(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
     """Fails when a missing sample ends the run, or is replaced in silence."""
     monkeypatch.setenv("ANNOTATED_TRANSFORMER_DATA", "/nonexistent")
     with pytest.raises(CorpusUnavailable):
@@ -344,7 +419,10 @@ def test_words_and_brackets_share_a_vocabulary() -> None:
     vocabulary = ParsingVocabulary(read_trees(text))
     assert vocabulary.brackets == ["(S", ")S", "CD", "NN", "VB"]
     assert vocabulary.words == ["fox", "<lower ng>", "<number>"]
-    assert vocabulary.encode_words(["fox", "jumping", "99", "whale"]) == [9, 10, 11, 3] and len(vocabulary) == 12
+    assert (
+        vocabulary.encode_words(["fox", "jumping", "99", "whale"]) == [9, 10, 11, 3]
+        and len(vocabulary) == 12
+    )
     assert vocabulary.decode([4, 7, 5, 9, 3, 0]) == ["(S", "NN", ")S"] + 3 * [UNTAGGED]
     other = read_trees("(TOP (X (NN fox)))")[0]
     assert vocabulary.encode_pair(other) == ([9], [3, 7, 3])
@@ -360,22 +438,33 @@ def learnt() -> tuple[Transformer, ParsingVocabulary, list[Tree]]:
     trees = generated_treebank(4, 0, seed=3).train
     vocabulary = ParsingVocabulary(trees)
     model = Transformer(parsing_config(len(vocabulary)))
-    train(model, token_batches([vocabulary.encode_pair(tree) for tree in trees], 2000), 200, 50, 0.5)
+    train(
+        model,
+        token_batches([vocabulary.encode_pair(tree) for tree in trees], 2000),
+        200,
+        50,
+        0.5,
+    )
     return model, vocabulary, trees
 
 
 def test_a_few_trees_are_learnt_by_heart(learnt: tuple) -> None:
     """Fails when source and target are out of step, or the search's order is not undone."""
     model, vocabulary, trees = learnt
-    parses = parse(model, vocabulary, [words_below(tree) for tree in trees], max_tokens=30)
+    parses = parse(
+        model, vocabulary, [words_below(tree) for tree in trees], max_tokens=30
+    )
     report = judge_parses(trees, parses)
     assert report["f1"] > 90 and report["well_formed"] >= 3 and report["sentences"] == 4
     assert report["exact"] == sum(
-        score_trees([tree], [guess]).f1 == 100 for tree, (guess, _) in zip(trees, parses, strict=True)
+        score_trees([tree], [guess]).f1 == 100
+        for tree, (guess, _) in zip(trees, parses, strict=True)
     )
 
 
-def test_the_search_is_the_papers(learnt: tuple, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_is_the_papers(
+    learnt: tuple, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Fails when another beam, alpha or maximum length than that of section 6.3 is the default."""
     model, vocabulary, trees = learnt
     asked, real = [], parsing.beam_search
@@ -387,7 +476,9 @@ def test_the_search_is_the_papers(learnt: tuple, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(parsing, "beam_search", search)
     parse(model, vocabulary, [words_below(trees[0])])
     facts = paper_facts()["parsing"]
-    assert asked == [{"beam_size": facts["beam_size"], "alpha": facts["alpha"], "extra_length": 300}]
+    assert asked == [
+        {"beam_size": facts["beam_size"], "alpha": facts["alpha"], "extra_length": 300}
+    ]
     assert facts["max_length"] == "input length + 300"
     assert parse(model, vocabulary, []) == []
     with pytest.raises(ValueError, match="sentence 1 has no words"):
@@ -397,16 +488,24 @@ def test_the_search_is_the_papers(learnt: tuple, monkeypatch: pytest.MonkeyPatch
 def test_a_report_counts_what_was_mended() -> None:
     """Fails when a mended line counts as well-formed, or repairs of several sentences are not added up."""
     gold = read_trees("(TOP (S (NN a) (NN b)))") * 3
-    parses = [mend(line.split(), ["a", "b"]) for line in ("(S NN NN )S", "(S NN NN", "(S (NP NN")]
+    parses = [
+        mend(line.split(), ["a", "b"])
+        for line in ("(S NN NN )S", "(S NN NN", "(S (NP NN")
+    ]
     report = judge_parses(gold, parses)
-    assert report["well_formed"] == 1 and report["repairs"] == {"never closed": 3, "word missing": 1}
+    assert report["well_formed"] == 1 and report["repairs"] == {
+        "never closed": 3,
+        "word missing": 1,
+    }
     assert (report["gold"], report["predicted"], report["matched"]) == (3, 4, 3)
     assert report["f1"] == 85.71 and json.loads(json.dumps(report)) == report
 
 
 # The command ---------------------------------------------------------------------------------------------------------
 
-TINY = TrainingConfig(steps=4, max_tokens=300, warmup_steps=2, save_every=2, keep=1, log_every=1)
+TINY = TrainingConfig(
+    steps=4, max_tokens=300, warmup_steps=2, save_every=2, keep=1, log_every=1
+)
 
 
 @pytest.fixture(scope="module")
@@ -414,15 +513,21 @@ def small() -> Treebank:
     return generated_treebank(30, 3)
 
 
-def test_an_interrupted_run_goes_on_to_the_same_weights(small: Treebank, tmp_path: Path) -> None:
+def test_an_interrupted_run_goes_on_to_the_same_weights(
+    small: Treebank, tmp_path: Path
+) -> None:
     """Fails when a resumed run sees other batches, another vocabulary or other dropout than one that ran through."""
-    through, _, finished = train_parser(small.train, small.validation, tmp_path / "a", TINY)
+    through, _, finished = train_parser(
+        small.train, small.validation, tmp_path / "a", TINY
+    )
     assert finished and through.step == 4
     first = TrainingConfig(**(vars(TINY) | {"steps": 2}))
     train_parser(small.train, small.validation, tmp_path / "b", first)
     settings = tmp_path / "b" / "settings.json"
     settings.write_text(settings.read_text().replace('"steps": 2', '"steps": 4'))
-    resumed, _, finished = train_parser(small.train, small.validation, tmp_path / "b", TINY)
+    resumed, _, finished = train_parser(
+        small.train, small.validation, tmp_path / "b", TINY
+    )
     assert finished and resumed.step == 4
     for name, tensor in through.model.state_dict().items():
         assert torch.equal(tensor, resumed.model.state_dict()[name]), name
@@ -435,25 +540,37 @@ def test_a_folder_of_another_run_is_refused(small: Treebank, tmp_path: Path) -> 
         train_parser(small.train[:20], small.validation, tmp_path, TINY)
 
 
-def test_a_run_is_reported_once(small: Treebank, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_reported_once(
+    small: Treebank, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Fails when a finished run is parsed anew, or judged on other trees than the test part's."""
     monkeypatch.setattr(parsing, "parse", lambda model, vocabulary, sentences: [
         (flat_tree([Tree(UNTAGGED, (word,)) for word in sentence]), Counter()) for sentence in sentences
     ])  # fmt: skip
     run = run_size(small, 10, tmp_path, TINY)
-    assert run["trees"] == 10 and run["sentences"] == 3 and len(run["own"]) == len(read_trees(OWN_TREES))
-    assert run["f1"] == round(score_trees(small.test, [flat_tree(leaves(tree)) for tree in small.test]).f1, 2)
+    assert (
+        run["trees"] == 10
+        and run["sentences"] == 3
+        and len(run["own"]) == len(read_trees(OWN_TREES))
+    )
+    assert run["f1"] == round(
+        score_trees(small.test, [flat_tree(leaves(tree)) for tree in small.test]).f1, 2
+    )
     monkeypatch.setattr(parsing, "parse", None)
     assert run_size(small, 10, tmp_path, TINY) == run
 
 
-def test_an_interrupted_run_has_no_report(small: Treebank, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_has_no_report(
+    small: Treebank, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Fails when a parser is judged before it is trained."""
     monkeypatch.setattr(parsing.Trainer, "run", lambda self, *rest: False)
     assert run_size(small, 10, tmp_path, TINY) is None
 
 
-def test_the_command(small: Treebank, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command(
+    small: Treebank, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Fails when a size is left out, the record lacks its provenance, or sizes are not checked."""
     monkeypatch.setattr(parsing, "load_penn_sample", lambda: small)
     monkeypatch.setattr(parsing, "parse", lambda model, vocabulary, sentences: [
@@ -474,17 +591,40 @@ def test_the_command(small: Treebank, tmp_path: Path, monkeypatch: pytest.Monkey
     result = CliRunner().invoke(parsing.main, [str(tmp_path / "runs"), *options])
     assert result.exit_code == 0, result.output
     record = json.loads((tmp_path / "r.json").read_text())
-    assert [run["trees"] for run in record["runs"]] == [10, 20] and record["training"]["steps"] == 2
-    assert {"command", "seed", "commit", "versions", "hardware", "date", "flat_f1", "parts", "search"} <= record.keys()
+    assert [run["trees"] for run in record["runs"]] == [10, 20] and record["training"][
+        "steps"
+    ] == 2
+    assert {
+        "command",
+        "seed",
+        "commit",
+        "versions",
+        "hardware",
+        "date",
+        "flat_f1",
+        "parts",
+        "search",
+    } <= record.keys()
     result = CliRunner().invoke(parsing.main, [str(tmp_path / "runs"), "--size", "31"])
-    assert result.exit_code == 1 and "--size 31 is more than the 30 training trees" in result.output
+    assert (
+        result.exit_code == 1
+        and "--size 31 is more than the 30 training trees" in result.output
+    )
 
 
-def test_the_command_without_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_without_the_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Fails when a record of the generated treebank could be taken for one of the sample."""
     monkeypatch.setenv("ANNOTATED_TRANSFORMER_DATA", "/nonexistent")
-    result = CliRunner().invoke(parsing.main, [str(tmp_path / "runs"), "--record", str(tmp_path / "r.json")])
-    assert result.exit_code == 1 and "is not there" in result.output and not (tmp_path / "r.json").exists()
+    result = CliRunner().invoke(
+        parsing.main, [str(tmp_path / "runs"), "--record", str(tmp_path / "r.json")]
+    )
+    assert (
+        result.exit_code == 1
+        and "is not there" in result.output
+        and not (tmp_path / "r.json").exists()
+    )
 
 
 def test_an_interrupted_command_says_how_to_go_on(
@@ -493,7 +633,10 @@ def test_an_interrupted_command_says_how_to_go_on(
     """Fails when a command that was stopped ends as if it were done."""
     monkeypatch.setattr(parsing, "load_penn_sample", lambda: small)
     monkeypatch.setattr(parsing.Trainer, "run", lambda self, *rest: False)
-    result = CliRunner().invoke(parsing.main, [str(tmp_path), "--size", "10", "--record", str(tmp_path / "r.json")])
+    result = CliRunner().invoke(
+        parsing.main,
+        [str(tmp_path), "--size", "10", "--record", str(tmp_path / "r.json")],
+    )
     assert result.exit_code == 130 and "the same command goes on" in result.output
     assert not (tmp_path / "r.json").exists()
 
@@ -501,4 +644,6 @@ def test_an_interrupted_command_says_how_to_go_on(
 def test_our_own_trees() -> None:
     """Fails when a gold tree of ours is not in the style of the treebank: traces, functions, unknown labels."""
     own = read_trees(OWN_TREES)
-    assert len(own) == 5 and all(normalize(tree) == tree and tree.label == TOP for tree in own)
+    assert len(own) == 5 and all(
+        normalize(tree) == tree and tree.label == TOP for tree in own
+    )

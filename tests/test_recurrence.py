@@ -18,13 +18,21 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from annotated_transformer.recurrence import AdditiveAttention, RecurrentEncoder, RecurrentTranslator
+from annotated_transformer.recurrence import (
+    AdditiveAttention,
+    RecurrentEncoder,
+    RecurrentTranslator,
+)
 
 
-def lookup(batch: int = 2, m: int = 3, n: int = 4) -> tuple[AdditiveAttention, list[Tensor]]:
+def lookup(
+    batch: int = 2, m: int = 3, n: int = 4
+) -> tuple[AdditiveAttention, list[Tensor]]:
     """An additive attention in double precision with a query, keys and values for it."""
     shapes = (batch, m, 2), (batch, n, 3), (batch, n, 5)
-    tensors = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    tensors = [
+        torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes
+    ]
     return AdditiveAttention(query_size=2, key_size=3, hidden_size=4).double(), tensors
 
 
@@ -44,9 +52,18 @@ def test_additive_attention_is_its_formula(m: int, n: int, masked: bool) -> None
     if masked:
         mask = random_mask(1, m, n)
     output, weights = attention(query, keys, values, mask if masked else None)
-    w, u, v = attention.query_projection.weight, attention.key_projection.weight, attention.score.weight[0]
+    w, u, v = (
+        attention.query_projection.weight,
+        attention.key_projection.weight,
+        attention.score.weight[0],
+    )
     for i in range(m):
-        scores = torch.stack([v @ torch.tanh(w @ query[0, i] + u @ keys[0, j]) for j in range(n)]).exp() * mask[0, i]
+        scores = (
+            torch.stack(
+                [v @ torch.tanh(w @ query[0, i] + u @ keys[0, j]) for j in range(n)]
+            ).exp()
+            * mask[0, i]
+        )
         expected = scores / scores.sum().clamp(min=1e-300)
         assert_close(weights[0, i], expected)
         assert_close(output[0, i], expected @ values[0])
@@ -56,8 +73,15 @@ def test_a_query_that_may_attend_to_nothing_gets_zero_and_never_nan() -> None:
     """Fails when such a row keeps equal weights, and when it goes through the softmax with minus infinity only."""
     attention, tensors = lookup()
     output, weights = attention(*tensors, random_mask(2, 3, 4))
-    assert (output[0, 0] == 0).all() and (weights[0, 0] == 0).all() and (output[1, 0] != 0).any()
-    assert all(gradient.isfinite().all() for gradient in gradients(output, *tensors, *attention.parameters()))
+    assert (
+        (output[0, 0] == 0).all()
+        and (weights[0, 0] == 0).all()
+        and (output[1, 0] != 0).any()
+    )
+    assert all(
+        gradient.isfinite().all()
+        for gradient in gradients(output, *tensors, *attention.parameters())
+    )
 
 
 @given(n=sizes)
@@ -66,7 +90,10 @@ def test_additive_attention_is_blind_to_the_order_of_keys(n: int) -> None:
     attention, [query, keys, values] = lookup(n=n)
     order = torch.randperm(n)
     output, weights = attention(query, keys, values)
-    assert_close(attention(query, keys[:, order], values[:, order]), (output, weights[..., order]))
+    assert_close(
+        attention(query, keys[:, order], values[:, order]),
+        (output, weights[..., order]),
+    )
 
 
 def test_gradients_are_those_of_finite_differences() -> None:
@@ -93,9 +120,13 @@ def test_padding_changes_nothing(pairs: list, extra: tuple[int, int]) -> None:
 
 
 @given(source=sentences, target=sentences, data=st.data())
-def test_the_future_cannot_be_seen(source: list[int], target: list[int], data: st.DataObject) -> None:
+def test_the_future_cannot_be_seen(
+    source: list[int], target: list[int], data: st.DataObject
+) -> None:
     """Fails when the decoder reads one word ahead."""
-    assert_causal(translator(), source, target, data.draw(st.integers(0, len(target) - 1)))
+    assert_causal(
+        translator(), source, target, data.draw(st.integers(0, len(target) - 1))
+    )
 
 
 def test_a_source_of_nothing_but_padding_gives_numbers() -> None:
@@ -110,13 +141,20 @@ def test_a_source_of_nothing_but_padding_gives_numbers() -> None:
 def test_the_encoder_reads_both_ways() -> None:
     """Fails when the network is not bidirectional: the last word could not change the first vector."""
     model = translator()
-    first, last = model.encode(torch.tensor([[5, 6, 7]]))[0], model.encode(torch.tensor([[5, 6, 8]]))[0]
+    first, last = (
+        model.encode(torch.tensor([[5, 6, 7]]))[0],
+        model.encode(torch.tensor([[5, 6, 8]]))[0],
+    )
     assert (first[0] != last[0]).any() and (first[0] == last[0]).any()
 
 
 def test_dropout_in_training_and_not_in_evaluation() -> None:
     """Fails when dropout is on in evaluation."""
-    model, source, target = translator(dropout=0.5), torch.tensor([[5, 6]]), torch.tensor([[1, 7]])
+    model, source, target = (
+        translator(dropout=0.5),
+        torch.tensor([[5, 6]]),
+        torch.tensor([[1, 7]]),
+    )
     assert torch.equal(model(source, target), model(source, target))
     model.train()
     assert not torch.equal(model(source, target), model(source, target))
@@ -128,12 +166,21 @@ def test_greedy_reads_its_own_words(rows: list[list[int]], max_length: int) -> N
     """Fed what it said, the model says it again. Fails when each step reads the begin token or words follow the end."""
     model, source = translator(), rectangle(rows)
     tokens, weights = model.greedy(source, max_length)
-    assert tokens.shape[1] <= max_length and weights.shape == (*tokens.shape, source.shape[1])
-    said = model(source, torch.cat([torch.ones(len(rows), 1, dtype=torch.long), tokens[:, :-1]], dim=1)).argmax(dim=-1)
+    assert tokens.shape[1] <= max_length and weights.shape == (
+        *tokens.shape,
+        source.shape[1],
+    )
+    said = model(
+        source,
+        torch.cat([torch.ones(len(rows), 1, dtype=torch.long), tokens[:, :-1]], dim=1),
+    ).argmax(dim=-1)
     for i, row in enumerate(tokens.tolist()):
         end = row.index(2) + 1 if 2 in row else len(row)
         assert row[:end] == said[i, :end].tolist() and set(row[end:]) <= {0}
-        assert row[:end] == model.greedy(rectangle(rows[i : i + 1]), max_length)[0][0].tolist()[:end]
+        assert (
+            row[:end]
+            == model.greedy(rectangle(rows[i : i + 1]), max_length)[0][0].tolist()[:end]
+        )
 
 
 def test_greedy_ends_when_every_sentence_has_ended() -> None:
@@ -163,26 +210,106 @@ def attend(*shapes: tuple, mask: Tensor | None = None) -> object:
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: AdditiveAttention(2, 0, 4), ValueError, r"\(2, 0, 4\), expected at least 1"),
-        (lambda: attend((1, 2), (4, 5), (4, 5)), ValueError, r"keys has shape \(4, 5\), expected \(..., length, 3\)"),
-        (lambda: attend((3,), (4, 3), (4, 5)), ValueError, r"query has shape \(3,\), expected \(..., length, 2\)"),
-        (lambda: attend((1, 2), (4, 3), (5, 5)), ValueError, r"values has shape \(5, 5\) and keys \(4, 3\)"),
-        (lambda: attend((2, 1, 2), (3, 4, 3), (3, 4, 5)), ValueError, r"query has shape \(2, 1, 2\)"),
-        (lambda: attend((1, 2), (4, 3), (4, 5), mask=torch.ones(1, 4)), TypeError, r"torch.float32.*mask.bool\(\)"),
-        (lambda: attend((1, 2), (4, 3), (4, 5), mask=torch.ones(5) == 1), ValueError, r"mask has shape \(5,\)"),
-        (lambda: RecurrentEncoder(nn.Embedding(9, 4)), ValueError, "padding_idx is None.*padding_idx=0"),
-        (lambda: RecurrentTranslator(9, 7), ValueError, "d_model is 7, expected an even number"),
-        (lambda: RecurrentTranslator(9, 8, pad_id=9), ValueError, "pad_id is 9, expected 0 to 8"),
-        (lambda: translator()(IDS[0], IDS), ValueError, r"source has shape \(3,\).*unsqueeze"),
-        (lambda: translator()(IDS[:0], IDS[:0]), ValueError, r"source has shape \(0, 3\).*empty batches"),
-        (lambda: translator()(IDS, IDS[:, :0]), ValueError, r"target has shape \(1, 0\)"),
-        (lambda: translator()(IDS.float(), IDS), TypeError, "source has dtype torch.float32, expected torch.int64"),
-        (lambda: translator()(IDS + 13, IDS), ValueError, "source holds ids from 18 to 20, expected 0 to 19"),
-        (lambda: translator()(IDS, IDS - 6), ValueError, "target holds ids from -1 to 1, expected 0 to 19"),
-        (lambda: translator()(torch.tensor([[5, 0, 6]]), IDS), ValueError, "padding before a word.*pad on the right"),
-        (lambda: translator()(IDS, IDS.expand(2, -1)), ValueError, r"target \(2, 3\).*pass rows in pairs"),
-        (lambda: translator().greedy(IDS, 0), ValueError, "max_length is 0, expected at least 1"),
-        (lambda: translator().greedy(IDS, 5, eos_id=99), ValueError, "bos_id, eos_id holds ids from 1 to 99"),
+        (
+            lambda: AdditiveAttention(2, 0, 4),
+            ValueError,
+            r"\(2, 0, 4\), expected at least 1",
+        ),
+        (
+            lambda: attend((1, 2), (4, 5), (4, 5)),
+            ValueError,
+            r"keys has shape \(4, 5\), expected \(..., length, 3\)",
+        ),
+        (
+            lambda: attend((3,), (4, 3), (4, 5)),
+            ValueError,
+            r"query has shape \(3,\), expected \(..., length, 2\)",
+        ),
+        (
+            lambda: attend((1, 2), (4, 3), (5, 5)),
+            ValueError,
+            r"values has shape \(5, 5\) and keys \(4, 3\)",
+        ),
+        (
+            lambda: attend((2, 1, 2), (3, 4, 3), (3, 4, 5)),
+            ValueError,
+            r"query has shape \(2, 1, 2\)",
+        ),
+        (
+            lambda: attend((1, 2), (4, 3), (4, 5), mask=torch.ones(1, 4)),
+            TypeError,
+            r"torch.float32.*mask.bool\(\)",
+        ),
+        (
+            lambda: attend((1, 2), (4, 3), (4, 5), mask=torch.ones(5) == 1),
+            ValueError,
+            r"mask has shape \(5,\)",
+        ),
+        (
+            lambda: RecurrentEncoder(nn.Embedding(9, 4)),
+            ValueError,
+            "padding_idx is None.*padding_idx=0",
+        ),
+        (
+            lambda: RecurrentTranslator(9, 7),
+            ValueError,
+            "d_model is 7, expected an even number",
+        ),
+        (
+            lambda: RecurrentTranslator(9, 8, pad_id=9),
+            ValueError,
+            "pad_id is 9, expected 0 to 8",
+        ),
+        (
+            lambda: translator()(IDS[0], IDS),
+            ValueError,
+            r"source has shape \(3,\).*unsqueeze",
+        ),
+        (
+            lambda: translator()(IDS[:0], IDS[:0]),
+            ValueError,
+            r"source has shape \(0, 3\).*empty batches",
+        ),
+        (
+            lambda: translator()(IDS, IDS[:, :0]),
+            ValueError,
+            r"target has shape \(1, 0\)",
+        ),
+        (
+            lambda: translator()(IDS.float(), IDS),
+            TypeError,
+            "source has dtype torch.float32, expected torch.int64",
+        ),
+        (
+            lambda: translator()(IDS + 13, IDS),
+            ValueError,
+            "source holds ids from 18 to 20, expected 0 to 19",
+        ),
+        (
+            lambda: translator()(IDS, IDS - 6),
+            ValueError,
+            "target holds ids from -1 to 1, expected 0 to 19",
+        ),
+        (
+            lambda: translator()(torch.tensor([[5, 0, 6]]), IDS),
+            ValueError,
+            "padding before a word.*pad on the right",
+        ),
+        (
+            lambda: translator()(IDS, IDS.expand(2, -1)),
+            ValueError,
+            r"target \(2, 3\).*pass rows in pairs",
+        ),
+        (
+            lambda: translator().greedy(IDS, 0),
+            ValueError,
+            "max_length is 0, expected at least 1",
+        ),
+        (
+            lambda: translator().greedy(IDS, 5, eos_id=99),
+            ValueError,
+            "bos_id, eos_id holds ids from 1 to 99",
+        ),
     ],
 )
 def test_bad_input_is_named(call: object, error: type[Exception], message: str) -> None:

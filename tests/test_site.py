@@ -32,7 +32,9 @@ def site(tmp_path: Path) -> Path:
     """A small site without a fault."""
     (tmp_path / "index.html").write_text(GOOD)
     (tmp_path / "other.html").write_text('<p id="here">text</p>')
-    (tmp_path / "style.css").write_text("/* url(https://example.org/comment.png) */ p { background: url(a.png) }")
+    (tmp_path / "style.css").write_text(
+        "/* url(https://example.org/comment.png) */ p { background: url(a.png) }"
+    )
     (tmp_path / "a.png").write_bytes(b"")
     return tmp_path
 
@@ -56,16 +58,36 @@ def test_a_good_site_has_no_fault(site: Path) -> None:
         (' alt="a dot"', "", "image without alt text: a.png"),
         ('alt="a dot"', 'alt=" "', "image without alt text: a.png"),
         ('src="a.png"', 'src="b.png"', "a file that is not there: b.png"),
-        ('src="a.png"', 'src="https://example.org/a.png"', "another host: https://example.org/a.png"),
-        ('src="a.png"', 'src="a.png" srcset="//example.org/b.png 2x"', "another host: //example.org/b.png"),
-        ("</head>", '<script src="https://cdn.example.org/x.js"></script></head>', "another host: https://cdn"),
-        ("</head>", '<link rel="preconnect" href="https://fonts.example.org"></head>', "another host: https://fonts"),
+        (
+            'src="a.png"',
+            'src="https://example.org/a.png"',
+            "another host: https://example.org/a.png",
+        ),
+        (
+            'src="a.png"',
+            'src="a.png" srcset="//example.org/b.png 2x"',
+            "another host: //example.org/b.png",
+        ),
+        (
+            "</head>",
+            '<script src="https://cdn.example.org/x.js"></script></head>',
+            "another host: https://cdn",
+        ),
+        (
+            "</head>",
+            '<link rel="preconnect" href="https://fonts.example.org"></head>',
+            "another host: https://fonts",
+        ),
         (
             "</head>",
             "<style>@import 'https://example.org/x.css';</style></head>",
             "another host: https://example.org/x",
         ),
-        ("<h1 ", '<h1 style="background: url(//example.org/x.png)" ', "another host: //example.org/x.png"),
+        (
+            "<h1 ",
+            '<h1 style="background: url(//example.org/x.png)" ',
+            "another host: //example.org/x.png",
+        ),
         ("output text_plain", "output traceback", "1 cell(s) show an error"),
         ("output text_plain", "output error", "1 cell(s) show an error"),
     ],
@@ -82,11 +104,15 @@ def test_a_broken_page_is_caught(site: Path, old: str, new: str, expected: str) 
 
 def test_a_style_sheet_that_loads_from_elsewhere_is_caught(site: Path) -> None:
     """Fonts and images of style sheets count as well."""
-    (site / "style.css").write_text("@font-face { src: url('https://fonts.example.org/a.woff2') }")
+    (site / "style.css").write_text(
+        "@font-face { src: url('https://fonts.example.org/a.woff2') }"
+    )
     assert any("fonts.example.org" in fault for fault in check_site.check(site)[0])
 
 
-def test_an_empty_folder_is_no_site(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_an_empty_folder_is_no_site(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     """Nothing built is a failure, not a success with zero faults."""
     assert check_site.main([str(tmp_path)]) == 1
     assert "no page found" in capsys.readouterr().err
@@ -105,7 +131,9 @@ def test_lines_for_machines_are_stripped() -> None:
 def test_hidden_exported_and_defining_cells_are_recognized() -> None:
     """The marks count at the start of a line only, and only public names are definitions."""
     assert (
-        cells.is_hidden("#| hide\nx = 1") and not cells.is_hidden('x = "#| hide"') and not cells.is_hidden("#| hide_x")
+        cells.is_hidden("#| hide\nx = 1")
+        and not cells.is_hidden('x = "#| hide"')
+        and not cells.is_hidden("#| hide_x")
     )
     assert cells.is_exported("#| export\nx = 1") and not cells.is_exported("# export")
     assert cells.default_module("#| default_exp attention\nimport sys") == "attention"
@@ -120,9 +148,18 @@ def test_hidden_exported_and_defining_cells_are_recognized() -> None:
 def write_notebook(path: Path, *sources: str, chapter: dict | None = None) -> Path:
     """A notebook of code cells; a source that starts with `%%md` becomes a Markdown cell."""
     markdown, code = nbformat.v4.new_markdown_cell, nbformat.v4.new_code_cell
-    made = [markdown(text[4:].strip()) if text.startswith("%%md") else code(text) for text in sources]
+    made = [
+        markdown(text[4:].strip()) if text.startswith("%%md") else code(text)
+        for text in sources
+    ]
     notebook = nbformat.v4.new_notebook(cells=made)
-    notebook.metadata |= {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    notebook.metadata |= {
+        "kernelspec": {
+            "name": "python3",
+            "display_name": "Python 3",
+            "language": "python",
+        }
+    }
     notebook.metadata |= {"chapter": chapter} if chapter else {}
     path.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(notebook, path)
@@ -145,7 +182,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "requirements.txt").write_text("torch")
     (tmp_path / "data").mkdir()
     monkeypatch.setenv("ANNOTATED_TRANSFORMER_DATA", str(tmp_path / "data"))
-    write_notebook(tmp_path / "notebooks" / "01_x.ipynb", "from annotated_transformer.b import y")
+    write_notebook(
+        tmp_path / "notebooks" / "01_x.ipynb", "from annotated_transformer.b import y"
+    )
     return tmp_path
 
 
@@ -162,7 +201,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("README.md", False),
     ],
 )
-def test_the_cache_key_follows_what_a_run_depends_on(project: Path, file: str, matters: bool) -> None:
+def test_the_cache_key_follows_what_a_run_depends_on(
+    project: Path, file: str, matters: bool
+) -> None:
     """A change of a module, of data or of a pin changes the key; a change of something else does not."""
     notebook = project / "notebooks" / "01_x.ipynb"
     before = runs.run_key(notebook, project)
@@ -173,7 +214,9 @@ def test_the_cache_key_follows_what_a_run_depends_on(project: Path, file: str, m
 
 def test_corpora_matter_only_to_those_who_read_them(project: Path) -> None:
     """A download by one chapter does not make the others run again."""
-    notebook = write_notebook(project / "notebooks" / "02_y.ipynb", "from annotated_transformer.c import z")
+    notebook = write_notebook(
+        project / "notebooks" / "02_y.ipynb", "from annotated_transformer.c import z"
+    )
     before = runs.run_key(notebook, project)
     (project / "data" / "train.en").write_text("A dog.")
     assert runs.run_key(notebook, project) == before
@@ -195,11 +238,18 @@ def test_every_way_to_import_is_seen(project: Path, line: str) -> None:
 
 def test_every_module_that_a_chapter_imports_is_seen() -> None:
     """In the real book: the package modules that Python loads for the transformer are those that the key follows."""
-    found = {path.stem for path in runs.modules_used("import annotated_transformer.transformer", ROOT)}
-    script = (
-        "import sys, annotated_transformer.transformer; print(*[m for m in sys.modules if m.startswith('annotated_')])"
-    )
-    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    found = {
+        path.stem
+        for path in runs.modules_used("import annotated_transformer.transformer", ROOT)
+    }
+    script = "import sys, annotated_transformer.transformer; print(*[m for m in sys.modules if m.startswith('annotated_')])"
+    loaded = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    ).stdout
     assert found == {name.partition(".")[2] for name in loaded.split()} - {""}
 
 
@@ -221,22 +271,36 @@ CHAPTER = {
 def test_the_table_of_contents_lists_every_notebook_once() -> None:
     """A notebook that is not in `_toc.yml` would be neither run nor rendered."""
     listed = [path.name for _, paths in pages.parts_of(ROOT) for path in paths]
-    assert sorted(listed) == sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))
+    assert sorted(listed) == sorted(
+        path.name for path in (ROOT / "notebooks").glob("*.ipynb")
+    )
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
     files = [entry["file"] for part in toc["parts"] for entry in part["chapters"]]
-    assert all((ROOT / f"{name}.ipynb").is_file() or (ROOT / f"{name}.md").is_file() for name in files)
+    assert all(
+        (ROOT / f"{name}.ipynb").is_file() or (ROOT / f"{name}.md").is_file()
+        for name in files
+    )
 
 
 def test_one_address_everywhere() -> None:
     """The repository's address of `pyproject.toml` is the one in every file that `make stamp` writes."""
-    assert stamp.stamped_files(stamp.repository()) == {path: path.read_text(encoding="utf-8") for path in stamp.FILES}
-    assert all(stamp.repository() in path.read_text(encoding="utf-8") for path in stamp.FILES)
+    assert stamp.stamped_files(stamp.repository()) == {
+        path: path.read_text(encoding="utf-8") for path in stamp.FILES
+    }
+    assert all(
+        stamp.repository() in path.read_text(encoding="utf-8") for path in stamp.FILES
+    )
 
 
 def test_exercises_are_counted(tmp_path: Path) -> None:
     """Exercises in Markdown, and those with a solution between nbgrader's marks."""
     exercise = "%%md\n:::{exercise} One\n:label: ex-1\ntext\n:::"
-    path = write_notebook(tmp_path / "x.ipynb", exercise, exercise.replace("1", "2"), "### BEGIN SOLUTION\nx = 1")
+    path = write_notebook(
+        tmp_path / "x.ipynb",
+        exercise,
+        exercise.replace("1", "2"),
+        "### BEGIN SOLUTION\nx = 1",
+    )
     assert pages.exercises_in(path) == (2, 1)
 
 
@@ -255,17 +319,36 @@ def test_the_picture_of_the_paper(columns: int) -> None:
     """One box for each entry, with the sign of its status and a link; no box on top of another or
     outside of the picture, and no line of text wider than its box."""
     entries = [entry for group in pages.ledger_of(ROOT).values() for entry in group]
-    svg = ElementTree.fromstring(picture.picture(pages.ledger_of(ROOT), columns, lambda entry: entry["notebook"]))
+    svg = ElementTree.fromstring(
+        picture.picture(pages.ledger_of(ROOT), columns, lambda entry: entry["notebook"])
+    )
     boxes = svg.findall("a")
-    assert sorted(box.get("href") for box in boxes) == sorted(entry["notebook"] for entry in entries)
+    assert sorted(box.get("href") for box in boxes) == sorted(
+        entry["notebook"] for entry in entries
+    )
     shown = sorted((box.get("class"), box.find("path").get("d")) for box in boxes)
-    assert shown == sorted((picture.css_class(e["status"]), picture.SIGNS[e["status"]]) for e in entries)
+    assert shown == sorted(
+        (picture.css_class(e["status"]), picture.SIGNS[e["status"]]) for e in entries
+    )
     width, height = map(int, svg.get("viewBox").split()[2:])
-    corners = [tuple(int(box.find("rect").get(side)) for side in ("x", "y", "width", "height")) for box in boxes]
-    assert all(x >= 0 and y >= 0 and x + w <= width and y + h <= height for x, y, w, h in corners)
+    corners = [
+        tuple(int(box.find("rect").get(side)) for side in ("x", "y", "width", "height"))
+        for box in boxes
+    ]
+    assert all(
+        x >= 0 and y >= 0 and x + w <= width and y + h <= height
+        for x, y, w, h in corners
+    )
     for number, (x, y, w, h) in enumerate(corners):
-        assert all(x + w <= a or a + c <= x or y + h <= b or b + d <= y for a, b, c, d in corners[:number])
-    assert all(len(line.text) <= picture.LETTERS for box in boxes for line in box.findall("text"))
+        assert all(
+            x + w <= a or a + c <= x or y + h <= b or b + d <= y
+            for a, b, c, d in corners[:number]
+        )
+    assert all(
+        len(line.text) <= picture.LETTERS
+        for box in boxes
+        for line in box.findall("text")
+    )
 
 
 # A student's copy ----------------------------------------------------------------------------------------------------
@@ -278,15 +361,23 @@ def test_a_students_copy_has_no_solution(tmp_path: Path) -> None:
     path = write_notebook(tmp_path / "x.ipynb", answer, solution, "assert f() == 42")
     copy = student.student_copy(nbformat.read(path, 4))
     assert [cell.source for cell in copy.cells[:1]] == ["Why?\n\n\nMore."]
-    assert "return 42" not in copy.cells[1].source and "NotImplementedError" in copy.cells[1].source
-    assert "SOLUTION" not in json.dumps(copy) and copy.cells[2].source == "assert f() == 42"
+    assert (
+        "return 42" not in copy.cells[1].source
+        and "NotImplementedError" in copy.cells[1].source
+    )
+    assert (
+        "SOLUTION" not in json.dumps(copy)
+        and copy.cells[2].source == "assert f() == 42"
+    )
 
 
 def test_no_solution_is_left_in_any_chapters_copy() -> None:
     """The real notebooks: no mark, no answer."""
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         text = json.dumps(student.student_copy(nbformat.read(path, 4)))
-        assert "BEGIN SOLUTION" not in text and "{dropdown} Answer" not in text, path.name
+        assert "BEGIN SOLUTION" not in text and "{dropdown} Answer" not in text, (
+            path.name
+        )
 
 
 # A tiny book, built for real -----------------------------------------------------------------------------------------
@@ -294,10 +385,22 @@ def test_no_solution_is_left_in_any_chapters_copy() -> None:
 
 def build(folder: Path) -> tuple[int, str]:
     """Build the book in a folder with warnings as errors; returns the exit code and what was said."""
-    command = [str(Path(sys.executable).parent / "jupyter-book"), "build", ".", "-W", "-n", "--keep-going"]
+    command = [
+        str(Path(sys.executable).parent / "jupyter-book"),
+        "build",
+        ".",
+        "-W",
+        "-n",
+        "--keep-going",
+    ]
     environment = os.environ | {"PYTHONPATH": str(folder), "NO_COLOR": "1"}
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
     )
     return done.returncode, done.stdout + done.stderr
 
@@ -306,15 +409,29 @@ def test_a_tiny_book(tmp_path: Path) -> None:
     """A notebook through the whole chain: quotation, marks, links to the API page and back, a hidden cell, a chart that
     loads from the site itself; then with a failing cell, which must fail the build."""
     (tmp_path / "book").mkdir()
-    for name in ["_config.yml", "book/_ext", "book/_static", "book/references.bib", "book/api.md"]:
+    for name in [
+        "_config.yml",
+        "book/_ext",
+        "book/_static",
+        "book/references.bib",
+        "book/api.md",
+    ]:
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "requirements.txt").write_text("")
     (tmp_path / "annotated_transformer").mkdir()
     (tmp_path / "annotated_transformer" / "__init__.py").write_text("")
-    function = 'def twice(x: int) -> int:\n    """Two times ``x``."""\n    return 2 * x\n'
-    (tmp_path / "annotated_transformer" / "tiny.py").write_text(f"__all__ = ['twice']\n{function}")
+    function = (
+        'def twice(x: int) -> int:\n    """Two times ``x``."""\n    return 2 * x\n'
+    )
+    (tmp_path / "annotated_transformer" / "tiny.py").write_text(
+        f"__all__ = ['twice']\n{function}"
+    )
     files = [{"file": "notebooks/02_x"}, {"file": "book/api"}]
-    toc = {"format": "jb-book", "root": "index", "parts": [{"caption": "Part", "chapters": files}]}
+    toc = {
+        "format": "jb-book",
+        "root": "index",
+        "parts": [{"caption": "Part", "chapters": files}],
+    }
     (tmp_path / "_toc.yml").write_text(yaml.safe_dump(toc))
     (tmp_path / "index.md").write_text("# Book\n\n<!-- book: chapter-map -->\n")
     chart = "{'text/html': '<div id=\"x\"></div><script>vegaEmbed</script>'}"
@@ -327,20 +444,39 @@ def test_a_tiny_book(tmp_path: Path) -> None:
         f"from IPython.display import display\ndisplay({chart}, raw=True)",
         "### BEGIN SOLUTION\nanswer = hidden_name\n### END SOLUTION",
     ]
-    notebook = write_notebook(tmp_path / "notebooks" / "02_x.ipynb", *sources, chapter=CHAPTER | {"module": "tiny"})
+    notebook = write_notebook(
+        tmp_path / "notebooks" / "02_x.ipynb",
+        *sources,
+        chapter=CHAPTER | {"module": "tiny"},
+    )
     code, said = build(tmp_path)
     assert code == 0, said
     html = (tmp_path / "_build" / "html" / "notebooks" / "02_x.html").read_text()
-    assert '<blockquote class="paper">' in html and '<p class="attribution">' in html and "2. Attention" in html
+    assert (
+        '<blockquote class="paper">' in html
+        and '<p class="attribution">' in html
+        and "2. Attention" in html
+    )
     assert 'id="explains-tiny-twice">What twice means.' in html
     assert 'href="../book/api.html#annotated_transformer.tiny.twice"' in html
     assert html.count("hidden_name") == 1  # in the solution; the hidden cell is gone
     assert not any(mark in html for mark in ("NBVAL", "#| ", "BEGIN SOLUTION", "thebe"))
-    assert "_static/charts-" in html and (tmp_path / "_build/html/_static/mathjax/tex-mml-chtml.js").is_file()
+    assert (
+        "_static/charts-" in html
+        and (tmp_path / "_build/html/_static/mathjax/tex-mml-chtml.js").is_file()
+    )
     api = (tmp_path / "_build" / "html" / "book" / "api.html").read_text()
-    assert 'href="../notebooks/02_x.html#explains-tiny-twice"' in api and "_static/charts-" not in api
+    assert (
+        'href="../notebooks/02_x.html#explains-tiny-twice"' in api
+        and "_static/charts-" not in api
+    )
     assert check_site.check(tmp_path / "_build" / "html")[0] == []
 
-    write_notebook(notebook, *sources, "assert hidden_name == 3", chapter=CHAPTER | {"module": "tiny"})
+    write_notebook(
+        notebook,
+        *sources,
+        "assert hidden_name == 3",
+        chapter=CHAPTER | {"module": "tiny"},
+    )
     code, said = build(tmp_path)
     assert code != 0 and "AssertionError" in said

@@ -30,13 +30,17 @@ def is_kept(text: str) -> bool:
 
     It is NFKC and more: it drops control characters, makes every kind of space one space and strips both ends.
     """
-    return unicodedata.normalize("NFKC", text) == text and " ".join(text.split()) == text
+    return (
+        unicodedata.normalize("NFKC", text) == text and " ".join(text.split()) == text
+    )
 
 
 # Any Unicode text; and any but unassigned, control and format characters, separators, the sign for what is no
 # character, and SentencePiece's own sign of a space.
 any_text = st.text(max_size=20)
-characters = st.characters(exclude_categories=["Cn", "Cc", "Cf", "Cs", "Z"], exclude_characters="▁\ufffd")
+characters = st.characters(
+    exclude_categories=["Cn", "Cc", "Cf", "Cs", "Z"], exclude_characters="▁\ufffd"
+)
 kept_words = st.text(characters, min_size=1, max_size=8)
 kept_texts = st.lists(kept_words, max_size=4).map(" ".join).filter(is_kept)
 
@@ -69,7 +73,11 @@ def test_what_normalization_keeps_comes_back(subwords: Subwords, content: str) -
 def test_normalization_keeps_ordinary_text(subwords: Subwords, content: str) -> None:
     """So the promise is not empty. Fails when training folds case (``nmt_nfkc_cf``), or ``normalize`` keeps the space
     that SentencePiece sets before a text."""
-    assert subwords.normalize(content) == content == subwords.decode(subwords.encode(content))
+    assert (
+        subwords.normalize(content)
+        == content
+        == subwords.decode(subwords.encode(content))
+    )
 
 
 def test_spaces_and_wide_letters_are_normalized(subwords: Subwords) -> None:
@@ -77,7 +85,10 @@ def test_spaces_and_wide_letters_are_normalized(subwords: Subwords) -> None:
     assert subwords.decode(subwords.encode("  a\u00a0\n b\tc ")) == "a b c"
     assert subwords.decode(subwords.encode("ａｂ ①")) == "ab 1"
     assert subwords.encode("") == subwords.encode(" \n") == []
-    assert subwords.normalize(" o\u0308 \t ﬁn ") == "ö fin" and subwords.normalize(" \n") == ""
+    assert (
+        subwords.normalize(" o\u0308 \t ﬁn ") == "ö fin"
+        and subwords.normalize(" \n") == ""
+    )
 
 
 def test_pieces_are_what_the_ids_stand_for(subwords: Subwords, text: list[str]) -> None:
@@ -105,7 +116,9 @@ def test_an_unseen_character_is_spelled_in_bytes(subwords: Subwords) -> None:
     """Fails when the bytes do not stand right behind the special ids, as the chapter says."""
     assert subwords.encode("犬")[-3:] == [4 + byte for byte in "犬".encode()]
     assert subwords.decode([4 + byte for byte in "犬".encode()]) == "犬"
-    assert subwords.decode([4 + "犬".encode()[0]]) == "\ufffd"  # a character that is cut short
+    assert (
+        subwords.decode([4 + "犬".encode()[0]]) == "\ufffd"
+    )  # a character that is cut short
 
 
 def test_an_id_of_no_token_is_refused(subwords: Subwords) -> None:
@@ -115,7 +128,9 @@ def test_an_id_of_no_token_is_refused(subwords: Subwords) -> None:
             subwords.decode([5, foreign])
 
 
-def test_the_same_text_gives_the_same_vocabulary(subwords: Subwords, text: list[str]) -> None:
+def test_the_same_text_gives_the_same_vocabulary(
+    subwords: Subwords, text: list[str]
+) -> None:
     """Also from an iterator. Fails when the iterator is used up before training."""
     again = train_subwords(iter(text), len(subwords))
     assert len(again) == 360
@@ -133,11 +148,16 @@ def test_saved_and_loaded(subwords: Subwords, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("share", [0.3, 0.9, 0.9999])
-def test_a_truncated_file_is_named(subwords: Subwords, tmp_path: Path, share: float) -> None:
+def test_a_truncated_file_is_named(
+    subwords: Subwords, tmp_path: Path, share: float
+) -> None:
     """Fails when SentencePiece's RuntimeError is let through."""
     path, size = tmp_path / "words.model", int(len(subwords.model) * share)
     path.write_bytes(subwords.model[:size])
-    with pytest.raises(ValueError, match=f"these {size} bytes are not a SentencePiece model.*train_subwords"):
+    with pytest.raises(
+        ValueError,
+        match=f"these {size} bytes are not a SentencePiece model.*train_subwords",
+    ):
         Subwords.load(path)
 
 
@@ -145,10 +165,16 @@ def test_a_vocabulary_with_other_special_ids_is_refused(text: list[str]) -> None
     """Fails when the ids are not compared: the end token would be an unknown word."""
     foreign = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(text), model_writer=foreign, vocab_size=60, model_type="bpe", minloglevel=2
+        sentence_iterator=iter(text),
+        model_writer=foreign,
+        vocab_size=60,
+        model_type="bpe",
+        minloglevel=2,
     )
     for model in (foreign.getvalue(), b""):
-        with pytest.raises(ValueError, match=r"expected \[0, 1, 2, 3\]: use train_subwords"):
+        with pytest.raises(
+            ValueError, match=r"expected \[0, 1, 2, 3\]: use train_subwords"
+        ):
             Subwords(model)
 
 
@@ -157,11 +183,21 @@ def test_a_vocabulary_with_other_special_ids_is_refused(text: list[str]) -> None
     [
         ([], 300, "no sentence with text in it.*expected at least one"),
         (["", " \n"], 300, "no sentence with text in it"),
-        (["the cat"], 5000, "vocabulary_size 5000 does not fit this text: expected at most"),
-        (["the cat"], 100, "vocabulary_size 100 does not fit this text: expected at least"),
+        (
+            ["the cat"],
+            5000,
+            "vocabulary_size 5000 does not fit this text: expected at most",
+        ),
+        (
+            ["the cat"],
+            100,
+            "vocabulary_size 100 does not fit this text: expected at least",
+        ),
     ],
 )
-def test_too_little_text_is_named(sentences: list[str], vocabulary_size: int, message: str) -> None:
+def test_too_little_text_is_named(
+    sentences: list[str], vocabulary_size: int, message: str
+) -> None:
     """Fails, for each row of the table, when its check is taken out."""
     with pytest.raises(ValueError, match=message):
         train_subwords(sentences, vocabulary_size)
@@ -184,7 +220,9 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch) -> None:
     assert path.read_bytes() == b"the old one"
 
 
-def test_of_files_that_belong_together_all_are_written_or_none(tmp_path, monkeypatch) -> None:
+def test_of_files_that_belong_together_all_are_written_or_none(
+    tmp_path, monkeypatch
+) -> None:
     """Fails when the first file takes its place before the last one is on the disk, and when the seal outlives what it
     seals: a process killed between the two must leave no seal."""
     weights, seal = tmp_path / "weights", tmp_path / "seal"
@@ -203,7 +241,10 @@ def test_of_files_that_belong_together_all_are_written_or_none(tmp_path, monkeyp
     monkeypatch.setattr(Path, "write_bytes", full_at_the_seal)
     with pytest.raises(OSError, match="No space left on device: .*seal"):
         write_together({weights: b"new", seal: b"new"})
-    assert weights.read_bytes() == seal.read_bytes() == b"old" and len(list(tmp_path.iterdir())) == 2
+    assert (
+        weights.read_bytes() == seal.read_bytes() == b"old"
+        and len(list(tmp_path.iterdir())) == 2
+    )
     monkeypatch.setattr(Path, "write_bytes", write_bytes)
     monkeypatch.setattr(Path, "replace", killed)
     with pytest.raises(KeyboardInterrupt):

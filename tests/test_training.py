@@ -27,7 +27,10 @@ from torch.testing import assert_close
 
 from annotated_transformer.cli import main
 from annotated_transformer.data import Batch, make_batch
-from annotated_transformer.optimization import transformer_learning_rate, transformer_optimizer
+from annotated_transformer.optimization import (
+    transformer_learning_rate,
+    transformer_optimizer,
+)
 from annotated_transformer.training import (
     Trainer,
     TrainingConfig,
@@ -50,22 +53,35 @@ LONG = make_batch([([6, 5, 9, 11], [8, 7, 10, 12]), ([12], [11, 4]), ([4, 4], [5
 
 def tiny(dropout: float = 0.0) -> Transformer:
     """A model that learns a batch by heart within a second."""
-    return Transformer(TransformerConfig(VOCABULARY_SIZE, 1, 16, 32, 2, dropout=dropout, max_length=8))
+    return Transformer(
+        TransformerConfig(VOCABULARY_SIZE, 1, 16, 32, 2, dropout=dropout, max_length=8)
+    )
 
 
-def cross_entropy(model: Transformer, batch: Batch, smoothing: float, reduction: str) -> Tensor:
+def cross_entropy(
+    model: Transformer, batch: Batch, smoothing: float, reduction: str
+) -> Tensor:
     """PyTorch's loss of the target tokens of a batch, padding aside."""
-    logits, targets = model(batch.source, batch.target_input).flatten(0, 1), batch.target_output.flatten()
-    return F.cross_entropy(logits, targets, ignore_index=0, label_smoothing=smoothing, reduction=reduction)
+    logits, targets = (
+        model(batch.source, batch.target_input).flatten(0, 1),
+        batch.target_output.flatten(),
+    )
+    return F.cross_entropy(
+        logits, targets, ignore_index=0, label_smoothing=smoothing, reduction=reduction
+    )
 
 
 def test_one_batch_is_learned_by_heart() -> None:
     """Fails when the gradients are not taken back to zero, and when the weights are never stepped."""
     model = tiny()
-    losses = train(model, repeat(LONG), steps=80, warmup_steps=40, factor=0.5, smoothing=0.0)
+    losses = train(
+        model, repeat(LONG), steps=80, warmup_steps=40, factor=0.5, smoothing=0.0
+    )
     assert losses[0] > math.log(VOCABULARY_SIZE) / 2 > 0.1 > losses[-1]
     predicted = model.eval()(LONG.source, LONG.target_input).argmax(dim=-1)
-    assert torch.equal(predicted[LONG.target_output != 0], LONG.target_output[LONG.target_output != 0])
+    assert torch.equal(
+        predicted[LONG.target_output != 0], LONG.target_output[LONG.target_output != 0]
+    )
 
 
 def test_the_loop_is_adam_on_the_mean_loss_of_a_token() -> None:
@@ -73,7 +89,10 @@ def test_the_loop_is_adam_on_the_mean_loss_of_a_token() -> None:
     from 2."""
     model, twin = tiny(), tiny()
     twin.load_state_dict(model.state_dict())
-    optimizer, expected = torch.optim.Adam(twin.parameters(), betas=(0.9, 0.98), eps=1e-9), []
+    optimizer, expected = (
+        torch.optim.Adam(twin.parameters(), betas=(0.9, 0.98), eps=1e-9),
+        [],
+    )
     for step, batch in enumerate([SHORT, LONG, SHORT], start=1):
         optimizer.param_groups[0]["lr"] = transformer_learning_rate(step, 16, 2, 0.5)
         optimizer.zero_grad()
@@ -81,7 +100,9 @@ def test_the_loop_is_adam_on_the_mean_loss_of_a_token() -> None:
         loss.backward()
         optimizer.step()
         expected.append(loss.item())
-    assert train(model, [SHORT, LONG, SHORT], 3, warmup_steps=2, factor=0.5) == pytest.approx(expected, rel=1e-5)
+    assert train(
+        model, [SHORT, LONG, SHORT], 3, warmup_steps=2, factor=0.5
+    ) == pytest.approx(expected, rel=1e-5)
     for ours, theirs in zip(model.parameters(), twin.parameters(), strict=True):
         assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
 
@@ -116,7 +137,10 @@ def test_a_loss_that_is_no_number_stops_the_run() -> None:
     with torch.no_grad():
         model.decoder.layers[0].feed_forward.contract.bias[0] = float("nan")
     before = [parameter.clone() for parameter in model.parameters()]
-    with pytest.raises(FloatingPointError, match="the loss of step 1 is nan: lower factor, or raise warmup_steps"):
+    with pytest.raises(
+        FloatingPointError,
+        match="the loss of step 1 is nan: lower factor, or raise warmup_steps",
+    ):
         train(model, repeat(SHORT), 5, warmup_steps=2)
     for parameter, old in zip(model.parameters(), before, strict=True):
         assert_close(parameter, old, atol=0, rtol=0, equal_nan=True)
@@ -125,9 +149,14 @@ def test_a_loss_that_is_no_number_stops_the_run() -> None:
 def test_a_gradient_that_is_no_number_stops_the_run() -> None:
     """Under a loss that is one. Fails when the loss alone is looked at: the weights would be lost a step before it."""
     model = tiny()
-    model.encoder.layers[0].feed_forward.contract.bias.register_hook(lambda gradient: gradient * math.inf)
+    model.encoder.layers[0].feed_forward.contract.bias.register_hook(
+        lambda gradient: gradient * math.inf
+    )
     before = [parameter.clone() for parameter in model.parameters()]
-    with pytest.raises(FloatingPointError, match="the gradient's length of step 1 is (inf|nan): lower factor"):
+    with pytest.raises(
+        FloatingPointError,
+        match="the gradient's length of step 1 is (inf|nan): lower factor",
+    ):
         train(model, repeat(SHORT), 5, warmup_steps=2)
     for parameter, old in zip(model.parameters(), before, strict=True):
         assert_close(parameter, old, atol=0, rtol=0)
@@ -139,7 +168,10 @@ def test_a_perplexity_that_is_no_number_is_an_error(scale: float) -> None:
     model = tiny()
     with torch.no_grad():
         model.embedding.weight *= scale
-    with pytest.raises(FloatingPointError, match="the held-out loss is .*: lower factor, or raise warmup_steps"):
+    with pytest.raises(
+        FloatingPointError,
+        match="the held-out loss is .*: lower factor, or raise warmup_steps",
+    ):
         perplexity(model, [SHORT])
 
 
@@ -152,7 +184,10 @@ def test_a_rate_that_is_too_high_is_named_with_its_step() -> None:
 @pytest.mark.parametrize("batches", [[], [SHORT, LONG]])
 def test_too_few_batches_are_named(batches: list[Batch]) -> None:
     """Fails when the run ends early without a word."""
-    with pytest.raises(ValueError, match=f"the batches ended after {len(batches)} of 3 steps: leave out epochs"):
+    with pytest.raises(
+        ValueError,
+        match=f"the batches ended after {len(batches)} of 3 steps: leave out epochs",
+    ):
         train(tiny(), batches, 3, warmup_steps=2)
 
 
@@ -160,9 +195,14 @@ def test_perplexity_is_the_exponential_of_the_mean_loss_of_a_token() -> None:
     """Over batches of different sizes. Fails when the means of batches are averaged, and when padding counts."""
     model = tiny(dropout=0.5)
     value = perplexity(model, iter([SHORT, LONG]))
-    total = sum(float(cross_entropy(model, batch, 0.0, "sum").detach()) for batch in (SHORT, LONG))
+    total = sum(
+        float(cross_entropy(model, batch, 0.0, "sum").detach())
+        for batch in (SHORT, LONG)
+    )
     assert not model.training
-    assert value == pytest.approx(math.exp(total / (SHORT.tokens + LONG.tokens)), rel=1e-5)
+    assert value == pytest.approx(
+        math.exp(total / (SHORT.tokens + LONG.tokens)), rel=1e-5
+    )
 
 
 def test_a_model_that_knows_nothing_chooses_among_the_whole_vocabulary() -> None:
@@ -181,10 +221,20 @@ def test_perplexity_of_nothing_is_named() -> None:
 # Several batches, one step
 
 
-def small_run(folder: Path, steps: int = 6, save_every: int = 2, dropout: float = 0.3, **choices: float) -> Trainer:
+def small_run(
+    folder: Path,
+    steps: int = 6,
+    save_every: int = 2,
+    dropout: float = 0.3,
+    **choices: float,
+) -> Trainer:
     """A trainer of a small model that always starts from the same weights."""
     torch.manual_seed(5)
-    return Trainer(tiny(dropout), TrainingConfig(steps, 256, warmup_steps=4, save_every=save_every, **choices), folder)
+    return Trainer(
+        tiny(dropout),
+        TrainingConfig(steps, 256, warmup_steps=4, save_every=save_every, **choices),
+        folder,
+    )
 
 
 def finished(trainer: Trainer) -> dict[str, Tensor]:
@@ -201,10 +251,20 @@ def assert_equal(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> None:
 
 def log_of(folder: Path) -> list[dict]:
     """The entries of a run's log."""
-    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    return [
+        json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()
+    ]
 
 
-WHOLE = make_batch([([5, 6], [7, 8]), ([9], [10]), ([6, 5, 9, 11], [8, 7, 10, 12]), ([12], [11, 4]), ([4, 4], [5])])
+WHOLE = make_batch(
+    [
+        ([5, 6], [7, 8]),
+        ([9], [10]),
+        ([6, 5, 9, 11], [8, 7, 10, 12]),
+        ([12], [11, 4]),
+        ([4, 4], [5]),
+    ]
+)
 """The pairs of ``SHORT`` and ``LONG`` in one batch."""
 
 
@@ -217,7 +277,9 @@ def test_accumulated_batches_are_the_large_batch() -> None:
         optimizer, config = transformer_optimizer(model), TrainingConfig(warmup_steps=4)
         losses = [update(model, optimizer, batches, step, config) for step in (1, 2, 3)]
         results.append((losses, model.state_dict()))
-    assert SHORT.tokens != LONG.tokens and results[0][0] == pytest.approx(results[1][0], rel=1e-6)
+    assert SHORT.tokens != LONG.tokens and results[0][0] == pytest.approx(
+        results[1][0], rel=1e-6
+    )
     for name, ours in results[0][1].items():
         assert_close(ours, results[1][1][name], atol=1e-9, rtol=0)
 
@@ -230,7 +292,9 @@ def test_mixed_precision_stays_near_and_its_loss_has_32_bits() -> None:
         model = tiny()
         optimizer = transformer_optimizer(model)
         config = TrainingConfig(warmup_steps=20, factor=0.2, precision=precision)
-        losses[precision] = [update(model, optimizer, [WHOLE], step, config) for step in range(1, 31)]
+        losses[precision] = [
+            update(model, optimizer, [WHOLE], step, config) for step in range(1, 31)
+        ]
         assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
     apart = max(abs(a - b) for a, b in zip(*losses.values(), strict=True))
     assert 0 < apart < 0.1 and losses["bf16"][-1] < losses["bf16"][0] - 0.5
@@ -266,7 +330,11 @@ def test_choices_that_make_no_run_are_refused(choice: dict) -> None:
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
     """A small checkpoint."""
-    save_tensors(tmp_path / "small", {"a": torch.arange(6.0).view(2, 3), "b": torch.ones(1)}, {"step": 7, "é": "ü"})
+    save_tensors(
+        tmp_path / "small",
+        {"a": torch.arange(6.0).view(2, 3), "b": torch.ones(1)},
+        {"step": 7, "é": "ü"},
+    )
     return tmp_path / "small"
 
 
@@ -275,7 +343,10 @@ def test_a_checkpoint_comes_back_as_it_was(checkpoint: Path) -> None:
     tensors, facts = load_tensors(checkpoint)
     assert_equal(tensors, {"a": torch.arange(6.0).view(2, 3), "b": torch.ones(1)})
     assert facts == {"step": 7, "é": "ü"}
-    assert sorted(path.name for path in checkpoint.parent.iterdir()) == ["small.json", "small.safetensors"]
+    assert sorted(path.name for path in checkpoint.parent.iterdir()) == [
+        "small.json",
+        "small.safetensors",
+    ]
 
 
 @pytest.mark.parametrize("ending", ["safetensors", "json"])
@@ -285,8 +356,15 @@ def test_every_flipped_bit_is_found(checkpoint: Path, ending: str) -> None:
     content = file.read_bytes()
     for place in range(len(content)):
         for bit in (0, 5, 7):
-            file.write_bytes(content[:place] + bytes([content[place] ^ 1 << bit]) + content[place + 1 :])
-            with pytest.raises(ValueError, match="damaged.*remove the two files, and take another checkpoint"):
+            file.write_bytes(
+                content[:place]
+                + bytes([content[place] ^ 1 << bit])
+                + content[place + 1 :]
+            )
+            with pytest.raises(
+                ValueError,
+                match="damaged.*remove the two files, and take another checkpoint",
+            ):
                 load_tensors(checkpoint)
 
 
@@ -313,7 +391,10 @@ def test_json_of_another_kind_is_found(checkpoint: Path, seal: str) -> None:
 def test_a_missing_half_is_named(checkpoint: Path, ending: str) -> None:
     """Fails when a file without its seal is read."""
     checkpoint.with_name(f"small.{ending}").unlink()
-    with pytest.raises(FileNotFoundError, match=f"small.{ending} is not there: expected small.safetensors and"):
+    with pytest.raises(
+        FileNotFoundError,
+        match=f"small.{ending} is not there: expected small.safetensors and",
+    ):
         load_tensors(checkpoint)
 
 
@@ -327,14 +408,21 @@ class Trap:
         return Path.touch, (self.path,)
 
 
-@pytest.mark.parametrize("dump", [lambda trap, path: path.write_bytes(pickle.dumps(trap)), torch.save])
+@pytest.mark.parametrize(
+    "dump", [lambda trap, path: path.write_bytes(pickle.dumps(trap)), torch.save]
+)
 def test_a_pickle_is_never_executed(checkpoint: Path, dump: Callable) -> None:
     """Not even under a valid seal. Fails when files are read by ``pickle`` or by ``torch.load`` of old."""
-    file, executed = checkpoint.with_name("small.safetensors"), checkpoint.with_name("executed")
+    file, executed = (
+        checkpoint.with_name("small.safetensors"),
+        checkpoint.with_name("executed"),
+    )
     dump(Trap(executed), file)
     sealed = {"sha256": digest_of(file.read_bytes(), {"step": 7}), "step": 7}
     checkpoint.with_name("small.json").write_text(json.dumps(sealed))
-    with pytest.raises(ValueError, match="holds no safetensors .* pickles are never loaded"):
+    with pytest.raises(
+        ValueError, match="holds no safetensors .* pickles are never loaded"
+    ):
         load_tensors(checkpoint)
     assert not executed.exists()
     if dump is not torch.save:
@@ -342,7 +430,9 @@ def test_a_pickle_is_never_executed(checkpoint: Path, dump: Callable) -> None:
         assert executed.exists(), "the trap is none"
 
 
-def test_a_full_disk_keeps_the_checkpoint_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_keeps_the_checkpoint_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Fails when what was half-written stays, or counts as a checkpoint."""
     trainer = small_run(tmp_path, steps=2)
     finished(trainer)
@@ -355,19 +445,42 @@ def test_a_full_disk_keeps_the_checkpoint_before(tmp_path: Path, monkeypatch: py
     with pytest.raises(OSError, match="No space left"):
         trainer.save()
     assert [path.name for path in find_checkpoints(tmp_path)] == ["step-00000002"]
-    assert list(tmp_path.glob("*.partial")) == [] and load_tensors(find_checkpoints(tmp_path)[0])
+    assert list(tmp_path.glob("*.partial")) == [] and load_tensors(
+        find_checkpoints(tmp_path)[0]
+    )
 
 
 @pytest.mark.parametrize(
-    "change", [{"d_model": 32}, {"num_layers": 2}, {"vocabulary_size": 30}, {"positions": "learned"}]
+    "change",
+    [
+        {"d_model": 32},
+        {"num_layers": 2},
+        {"vocabulary_size": 30},
+        {"positions": "learned"},
+    ],
 )
 def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path, change: dict) -> None:
     """Before any weight changes. Fails when only names are compared, or only shapes."""
     finished(small_run(tmp_path))
-    choices = {"vocabulary_size": VOCABULARY_SIZE, "num_layers": 1, "d_model": 16, "d_ff": 32, "num_heads": 2} | change
-    trainer = Trainer(Transformer(TransformerConfig(**choices, max_length=8)), TrainingConfig(), tmp_path)
-    before = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
-    with pytest.raises(ValueError, match="step-00000006 does not fit: .* use the configuration and the vocabulary"):
+    choices = {
+        "vocabulary_size": VOCABULARY_SIZE,
+        "num_layers": 1,
+        "d_model": 16,
+        "d_ff": 32,
+        "num_heads": 2,
+    } | change
+    trainer = Trainer(
+        Transformer(TransformerConfig(**choices, max_length=8)),
+        TrainingConfig(),
+        tmp_path,
+    )
+    before = {
+        name: tensor.clone() for name, tensor in trainer.model.state_dict().items()
+    }
+    with pytest.raises(
+        ValueError,
+        match="step-00000006 does not fit: .* use the configuration and the vocabulary",
+    ):
         trainer.resume()
     assert_equal(trainer.model.state_dict(), before)
 
@@ -378,18 +491,31 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path, change: dict) 
 def test_a_resumed_run_is_the_same_run(tmp_path: Path) -> None:
     """Weights, optimizer, log and count of tokens. Fails when Adam's state, the dropout or the place in the data is
     not brought back."""
-    straight, broken = small_run(tmp_path / "a", log_every=1), small_run(tmp_path / "b", log_every=1)
+    straight, broken = (
+        small_run(tmp_path / "a", log_every=1),
+        small_run(tmp_path / "b", log_every=1),
+    )
     finished(straight)
-    assert broken.run(cycle([SHORT, LONG]), [SHORT], minutes=0) is False and broken.step == 1
+    assert (
+        broken.run(cycle([SHORT, LONG]), [SHORT], minutes=0) is False
+        and broken.step == 1
+    )
     for _ in range(5):  # a step at a time
         torch.manual_seed(99)
         broken = Trainer(tiny(0.3), broken.config, tmp_path / "b")
         broken.resume()
         done = broken.run(cycle([SHORT, LONG]), [SHORT], minutes=0)
-    assert done and broken.step == 6 and broken.tokens == straight.tokens == 3 * (SHORT.tokens + LONG.tokens)
+    assert (
+        done
+        and broken.step == 6
+        and broken.tokens == straight.tokens == 3 * (SHORT.tokens + LONG.tokens)
+    )
     newest = [load_tensors(find_checkpoints(tmp_path / name)[-1])[0] for name in "ab"]
     assert_equal(*newest)
-    losses = [[entry["loss"] for entry in log_of(tmp_path / name) if "loss" in entry] for name in "ab"]
+    losses = [
+        [entry["loss"] for entry in log_of(tmp_path / name) if "loss" in entry]
+        for name in "ab"
+    ]
     assert losses[0] == losses[1] and len(losses[0]) == 6
 
 
@@ -415,10 +541,14 @@ print(fetched())
 """
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc is told to keep memory")
+@pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc", reason="only glibc is told to keep memory"
+)
 def test_memory_that_is_freed_is_kept() -> None:
     """Fails when each large tensor of a training is fetched from the system anew."""
-    ended = subprocess.run([sys.executable, "-c", FETCHING], capture_output=True, text=True, check=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", FETCHING], capture_output=True, text=True, check=True
+    )
     fetched, kept = map(int, ended.stdout.split())
     assert kept < fetched / 10
 
@@ -432,7 +562,11 @@ def test_accumulation_survives_a_resume(tmp_path: Path) -> None:
         for _ in range(parts):
             trainer = small_run(folder, steps=4, accumulate=2)
             trainer.resume()
-            trainer.run(batches, [SHORT], minutes=0 if parts == 2 and trainer.step == 0 else math.inf)
+            trainer.run(
+                batches,
+                [SHORT],
+                minutes=0 if parts == 2 and trainer.step == 0 else math.inf,
+            )
         weights.append(trainer.model.state_dict())
     assert_equal(*weights)
 
@@ -444,7 +578,10 @@ def test_a_run_that_is_done_stays_as_it_is(tmp_path: Path) -> None:
     again = small_run(tmp_path, log_every=1)
     again.resume()
     finished(again)
-    assert again.step == 6 and {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert (
+        again.step == 6
+        and {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    )
     further = small_run(tmp_path, steps=8)
     further.resume()
     assert_equal(finished(further), finished(small_run(tmp_path / "straight", steps=8)))
@@ -453,11 +590,21 @@ def test_a_run_that_is_done_stays_as_it_is(tmp_path: Path) -> None:
 def test_the_log_and_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
     """Fails when validation is not logged with each checkpoint, when a line is no JSON, or when too many stay."""
     finished(small_run(tmp_path, save_every=1, keep=2, log_every=2))
-    assert [path.name for path in find_checkpoints(tmp_path)] == ["step-00000005", "step-00000006"]
+    assert [path.name for path in find_checkpoints(tmp_path)] == [
+        "step-00000005",
+        "step-00000006",
+    ]
     assert len(list(tmp_path.glob("step-*"))) == 4
     entries = log_of(tmp_path)
     assert [entry["step"] for entry in entries if "loss" in entry] == [2, 4, 6]
-    assert [entry["step"] for entry in entries if "validation_perplexity" in entry] == [1, 2, 3, 4, 5, 6]
+    assert [entry["step"] for entry in entries if "validation_perplexity" in entry] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+    ]
     assert entries[-1]["validation_perplexity"] < entries[0]["validation_perplexity"]
 
 
@@ -467,12 +614,22 @@ def test_what_a_killed_writer_left_is_cleared_away(tmp_path: Path) -> None:
     (tmp_path / "step-00000007.safetensors").write_bytes(b"half")
     (tmp_path / "step-00000008.json.partial").write_bytes(b"{")
     with (tmp_path / "log.jsonl").open("ab") as file:
-        file.write(b'{"step": 7, "loss": 1.0}\n{"step": 8, "lo{"step": 3}\n[3]\n\xff\n{"step": 2')
+        file.write(
+            b'{"step": 7, "loss": 1.0}\n{"step": 8, "lo{"step": 3}\n[3]\n\xff\n{"step": 2'
+        )
     trainer = small_run(tmp_path, steps=7, log_every=1)
     trainer.resume()
     finished(trainer)
     assert list(tmp_path.glob("*.partial")) == []
-    assert [entry["step"] for entry in log_of(tmp_path) if "loss" in entry] == [1, 2, 3, 4, 5, 6, 7]
+    assert [entry["step"] for entry in log_of(tmp_path) if "loss" in entry] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+        7,
+    ]
     assert load_tensors(tmp_path / "step-00000007")[1]["step"] == 7
 
 
@@ -480,14 +637,23 @@ def test_a_new_run_does_not_continue_an_old_log(tmp_path: Path) -> None:
     """Of a run that was killed before its first checkpoint. Fails when the log is not begun anew."""
     (tmp_path / "log.jsonl").write_text('{"step": 1, "loss": 99.0}\n')
     finished(small_run(tmp_path, log_every=1))
-    assert [entry["step"] for entry in log_of(tmp_path) if "loss" in entry] == [1, 2, 3, 4, 5, 6]
+    assert [entry["step"] for entry in log_of(tmp_path) if "loss" in entry] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+    ]
 
 
 def test_a_folder_with_a_later_step_is_refused(tmp_path: Path) -> None:
     """And left alone. Fails when a run that was not resumed clears the log and the checkpoints of the one before."""
     finished(small_run(tmp_path))
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    with pytest.raises(ValueError, match=r"step-00000006 is of a later step than 0: call resume first"):
+    with pytest.raises(
+        ValueError, match=r"step-00000006 is of a later step than 0: call resume first"
+    ):
         small_run(tmp_path).run(cycle([SHORT, LONG]), [SHORT])
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
@@ -507,7 +673,9 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_the_progress_bar_shows_steps_and_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_progress_bar_shows_steps_and_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where there is somebody to look. Fails when the bar is not made, or begins at zero after a resume."""
     for steps, expected in ((4, "4/4"), (6, "6/6")):
         monkeypatch.setattr("sys.stderr", Terminal())
@@ -530,7 +698,9 @@ def test_a_signal_saves_and_stops(tmp_path: Path, number: signal.Signals) -> Non
 
     trainer = small_run(tmp_path, save_every=100)
     assert trainer.run(interrupting(), [SHORT]) is False
-    assert trainer.step == 3 and [path.name for path in find_checkpoints(tmp_path)] == ["step-00000003"]
+    assert trainer.step == 3 and [path.name for path in find_checkpoints(tmp_path)] == [
+        "step-00000003"
+    ]
     assert signal.getsignal(number) is before
     resumed = small_run(tmp_path)
     resumed.resume()
@@ -540,7 +710,11 @@ def test_a_signal_saves_and_stops(tmp_path: Path, number: signal.Signals) -> Non
 def test_a_run_outside_of_the_main_thread(tmp_path: Path) -> None:
     """Fails with a ValueError when signals are caught where Python does not let them be."""
     results = []
-    thread = threading.Thread(target=lambda: results.append(small_run(tmp_path).run(cycle([SHORT, LONG]), [SHORT])))
+    thread = threading.Thread(
+        target=lambda: results.append(
+            small_run(tmp_path).run(cycle([SHORT, LONG]), [SHORT])
+        )
+    )
     thread.start()
     thread.join()
     assert results == [True]
@@ -555,19 +729,36 @@ def test_batches_that_end_too_early_are_named_with_the_step(tmp_path: Path) -> N
 def test_a_loss_that_is_no_number_leaves_its_batch(tmp_path: Path) -> None:
     """And the weights that met it: loaded into a fresh model, they give it again. Fails when either is not saved, or
     when it is the batch of another step."""
-    model = Transformer(TransformerConfig(VOCABULARY_SIZE, 1, 16, 32, 2, positions="learned", max_length=8))
+    model = Transformer(
+        TransformerConfig(
+            VOCABULARY_SIZE, 1, 16, 32, 2, positions="learned", max_length=8
+        )
+    )
     with torch.no_grad():
         model.positions.table[4] = math.inf  # which only LONG reaches
     trainer = Trainer(model, TrainingConfig(6, 256, warmup_steps=4), tmp_path)
-    with pytest.raises(FloatingPointError, match="the loss of step 3 is nan: .*; the batch was saved as .*bad-batch-0"):
+    with pytest.raises(
+        FloatingPointError,
+        match="the loss of step 3 is nan: .*; the batch was saved as .*bad-batch-0",
+    ):
         trainer.run([SHORT, SHORT, LONG, SHORT], [SHORT])
     assert trainer.step == 2
     tensors, facts = load_tensors(tmp_path / "bad-batch-0")
-    batch = Batch(*(tensors[f"0.{name}"] for name in ("source", "target_input", "target_output")))
+    batch = Batch(
+        *(tensors[f"0.{name}"] for name in ("source", "target_input", "target_output"))
+    )
     assert facts["step"] == 3 and torch.equal(batch.source, LONG.source)
-    fresh = Transformer(TransformerConfig(VOCABULARY_SIZE, 1, 16, 32, 2, positions="learned", max_length=8))
+    fresh = Transformer(
+        TransformerConfig(
+            VOCABULARY_SIZE, 1, 16, 32, 2, positions="learned", max_length=8
+        )
+    )
     assert math.isfinite(batch_loss(fresh, batch, 0.1)[0].item())
-    weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
+    weights = {
+        name.removeprefix("model."): t
+        for name, t in tensors.items()
+        if name.startswith("model.")
+    }
     load_weights(fresh, weights, "bad-batch-0")
     assert math.isnan(batch_loss(fresh, batch, 0.1)[0].item())
     assert_equal(trainer.model.state_dict(), fresh.state_dict())
@@ -582,7 +773,9 @@ def die_before(moment: int, folder: Path) -> None:
 
     def hook(event: str, arguments: tuple) -> None:
         nonlocal count
-        if event in ("open", "os.rename", "os.remove") and str(folder) in str(arguments[0]):
+        if event in ("open", "os.rename", "os.remove") and str(folder) in str(
+            arguments[0]
+        ):
             count += 1
             if count == moment:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -612,7 +805,11 @@ def test_killed_before_any_file_operation(tmp_path: Path) -> None:
         trainer.resume()
         assert_equal(finished(trainer), straight)
         left = {path.name for path in folder.iterdir()}
-        sealed = {f"{path.name}.{ending}" for path in find_checkpoints(folder) for ending in ("safetensors", "json")}
+        sealed = {
+            f"{path.name}.{ending}"
+            for path in find_checkpoints(folder)
+            for ending in ("safetensors", "json")
+        }
         assert left == sealed | {"log.jsonl"}, "half a checkpoint was left"
     assert moment > 30
 
@@ -646,11 +843,17 @@ with workers(torch.device("cpu")) as (rank, world_size):
 """
 
 
-def test_processor_time_is_that_of_all_workers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_processor_time_is_that_of_all_workers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Fails when a run of several processes counts the time of its first one alone. Each look at the clock is 1 s."""
     seconds = count()
-    monkeypatch.setattr("annotated_transformer.training.time.process_time", lambda: next(seconds))
-    monkeypatch.setattr("annotated_transformer.training.sum_over_workers", lambda value: 2 * value)  # a twin elsewhere
+    monkeypatch.setattr(
+        "annotated_transformer.training.time.process_time", lambda: next(seconds)
+    )
+    monkeypatch.setattr(
+        "annotated_transformer.training.sum_over_workers", lambda value: 2 * value
+    )  # a twin elsewhere
     trainer = Trainer(tiny(), TrainingConfig(3, 256, warmup_steps=4), tmp_path)
     assert trainer.run(repeat(LONG), [SHORT]) and trainer.cpu_seconds == 2 * 3
 
@@ -664,11 +867,27 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subprocess.
     script = tmp_path_factory.mktemp("script") / "worker.py"
     script.write_text(SCRIPT)
     root = str(Path(__file__).resolve().parent.parent)
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])
+    }
 
-    def started(folder: Path, *arguments: float, launcher: Sequence[str] = ()) -> subprocess.Popen:
-        command = [sys.executable, *launcher, str(script), str(folder), *map(str, arguments)]
-        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    def started(
+        folder: Path, *arguments: float, launcher: Sequence[str] = ()
+    ) -> subprocess.Popen:
+        command = [
+            sys.executable,
+            *launcher,
+            str(script),
+            str(folder),
+            *map(str, arguments),
+        ]
+        return subprocess.Popen(
+            command,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     return started
 
@@ -681,7 +900,10 @@ def test_killed_at_random_moments(tmp_path: Path, start: Callable) -> None:
     for _ in range(4):
         known = len(find_checkpoints(tmp_path / "killed"))
         process = start(tmp_path / "killed", 120, 1, 0.3, -1)
-        while len(find_checkpoints(tmp_path / "killed")) <= known and process.poll() is None:
+        while (
+            len(find_checkpoints(tmp_path / "killed")) <= known
+            and process.poll() is None
+        ):
             time.sleep(0.002)
         time.sleep(rng.uniform(0, 0.1))
         process.kill()
@@ -692,9 +914,15 @@ def test_killed_at_random_moments(tmp_path: Path, start: Callable) -> None:
     for each in (straight, process):
         _, errors = each.communicate(timeout=120)
         assert each.returncode == 0, errors
-    runs = [load_tensors(tmp_path / name / "step-00000120") for name in ("straight", "killed")]
+    runs = [
+        load_tensors(tmp_path / name / "step-00000120")
+        for name in ("straight", "killed")
+    ]
     assert_equal(runs[0][0], runs[1][0])
-    losses = [[entry["loss"] for entry in log_of(tmp_path / n) if "loss" in entry] for n in ("straight", "killed")]
+    losses = [
+        [entry["loss"] for entry in log_of(tmp_path / n) if "loss" in entry]
+        for n in ("straight", "killed")
+    ]
     assert losses[0] == losses[1] and len(losses[0]) == 120
 
 
@@ -710,11 +938,15 @@ def test_two_workers_are_one_with_two_batches(tmp_path: Path, start: Callable) -
         _, errors = process.communicate(timeout=240)
         assert process.returncode == 0, errors
     (ours, our_facts), (theirs, their_facts) = (
-        load_tensors(tmp_path / name / "step-00000012") for name in ("alone", "together")
+        load_tensors(tmp_path / name / "step-00000012")
+        for name in ("alone", "together")
     )
     for name in ours:
         assert_close(ours[name], theirs[name], atol=1e-5, rtol=0)
-    logs = [[entry["loss"] for entry in log_of(tmp_path / name) if "loss" in entry] for name in ("alone", "together")]
+    logs = [
+        [entry["loss"] for entry in log_of(tmp_path / name) if "loss" in entry]
+        for name in ("alone", "together")
+    ]
     assert logs[0] == pytest.approx(logs[1], abs=1e-5) and len(logs[0]) == 12
     assert our_facts["tokens"] == their_facts["tokens"]
 
@@ -722,13 +954,17 @@ def test_two_workers_are_one_with_two_batches(tmp_path: Path, start: Callable) -
 def test_a_worker_that_dies_ends_the_run(tmp_path: Path, start: Callable) -> None:
     """With an error code, and a checkpoint to go on from. Fails (by its time limit) when the other worker waits for
     ever, and when the end is taken for a good one."""
-    process = start(tmp_path, 1000, 1, 0.0, 9, launcher=TORCHRUN)  # rank 1 dies before its fifth step
+    process = start(
+        tmp_path, 1000, 1, 0.0, 9, launcher=TORCHRUN
+    )  # rank 1 dies before its fifth step
     _, errors = process.communicate(timeout=120)
     assert process.returncode > 0 and ("SIGKILL" in errors or "-9" in errors)
     newest = find_checkpoints(tmp_path)[-1]
     assert newest.name == "step-00000004"
     trainer = Trainer(
-        Transformer(TransformerConfig(20, 1, 16, 32, 2, max_length=8)), TrainingConfig(5, save_every=9), tmp_path
+        Transformer(TransformerConfig(20, 1, 16, 32, 2, max_length=8)),
+        TrainingConfig(5, save_every=9),
+        tmp_path,
     )
     trainer.resume()
     assert trainer.step == 4 and trainer.run(cycle([SHORT]), [SHORT])
@@ -748,8 +984,18 @@ assert group() is None, "the group is still there"
 def test_the_group_of_the_workers_ends_with_them() -> None:
     """A process of its own, which has imported nothing else. Fails when something holds the group for longer: its
     threads then meet the end of the interpreter, which can abort a worker that has done all its work."""
-    lone = {"WORLD_SIZE": "1", "RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "0"}
-    ended = subprocess.run([sys.executable, "-c", GROUP], env=os.environ | lone, capture_output=True, text=True)
+    lone = {
+        "WORLD_SIZE": "1",
+        "RANK": "0",
+        "MASTER_ADDR": "localhost",
+        "MASTER_PORT": "0",
+    }
+    ended = subprocess.run(
+        [sys.executable, "-c", GROUP],
+        env=os.environ | lone,
+        capture_output=True,
+        text=True,
+    )
     assert ended.returncode == 0, ended.stderr
 
 
@@ -759,7 +1005,10 @@ def test_the_group_of_the_workers_ends_with_them() -> None:
 def test_a_device_that_is_not_there_is_named() -> None:
     """Fails when torch is left to complain in its own words, or another device is taken than the one named."""
     assert choose_device("cpu") == torch.device("cpu")
-    with pytest.raises(ValueError, match="device 'tpu' is not available here: expected one of auto, .*cpu"):
+    with pytest.raises(
+        ValueError,
+        match="device 'tpu' is not available here: expected one of auto, .*cpu",
+    ):
         choose_device("tpu")
     if not torch.cuda.is_available():
         with pytest.raises(ValueError, match="device 'cuda' is not available here"):
@@ -767,7 +1016,13 @@ def test_a_device_that_is_not_there_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "there, best", [(("cuda", "mps"), "cuda:1"), (("cuda",), "cuda:1"), (("mps",), "mps"), ((), "cpu")]
+    "there, best",
+    [
+        (("cuda", "mps"), "cuda:1"),
+        (("cuda",), "cuda:1"),
+        (("mps",), "mps"),
+        ((), "cpu"),
+    ],
 )
 def test_auto_takes_the_best_device_and_the_workers_own_gpu(
     there: tuple[str, ...], best: str, monkeypatch: pytest.MonkeyPatch
@@ -782,14 +1037,32 @@ def test_auto_takes_the_best_device_and_the_workers_own_gpu(
 
 def test_the_chapters_commands_are_those_of_the_command_line() -> None:
     """Fails when the chapter names a command or an option that the command line does not have."""
-    notebook = json.loads((Path(__file__).resolve().parent.parent / "notebooks" / "11_training.ipynb").read_text())
-    prose = "\n".join("".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "markdown")
-    found = re.findall(
-        r"(?:^    |`)(?:torchrun .* -m annotated_transformer|annotated-transformer) ([^`\n]+)", prose, re.M
+    notebook = json.loads(
+        (
+            Path(__file__).resolve().parent.parent / "notebooks" / "11_training.ipynb"
+        ).read_text()
     )
-    assert {line.split()[0] for line in found} == {"prepare", "train", "average", "evaluate"}
+    prose = "\n".join(
+        "".join(cell["source"])
+        for cell in notebook["cells"]
+        if cell["cell_type"] == "markdown"
+    )
+    found = re.findall(
+        r"(?:^    |`)(?:torchrun .* -m annotated_transformer|annotated-transformer) ([^`\n]+)",
+        prose,
+        re.M,
+    )
+    assert {line.split()[0] for line in found} == {
+        "prepare",
+        "train",
+        "average",
+        "evaluate",
+    }
     for line in found:
         name, *arguments = shlex.split(line)
         context = main.commands[name].make_context(name, arguments)
         if name == "train":
-            assert context.params["max_tokens"] * 8 == 25_000 and context.params["config"] == "base"
+            assert (
+                context.params["max_tokens"] * 8 == 25_000
+                and context.params["config"] == "base"
+            )

@@ -34,7 +34,9 @@ from annotated_transformer.transformer import (
     record_attention,
 )
 
-SMALL = TransformerConfig(VOCABULARY_SIZE, num_layers=2, d_model=16, d_ff=32, num_heads=4, max_length=12)
+SMALL = TransformerConfig(
+    VOCABULARY_SIZE, num_layers=2, d_model=16, d_ff=32, num_heads=4, max_length=12
+)
 norms = st.sampled_from(["post", "pre"])
 kinds = st.sampled_from(["sinusoidal", "learned"])
 ROWS = [entry["row"] for entry in paper_facts()["table3"]]
@@ -59,16 +61,27 @@ def test_logits_for_each_target_position(pairs: list, norm: str, kind: str) -> N
     assert_close(logits, model.decode(target, model.encode(source), source))
 
 
-@given(pairs=pairs, extra=st.tuples(st.integers(0, 3), st.integers(0, 3)), norm=norms, kind=kinds)
-def test_padding_changes_nothing(pairs: list, extra: tuple[int, int], norm: str, kind: str) -> None:
+@given(
+    pairs=pairs,
+    extra=st.tuples(st.integers(0, 3), st.integers(0, 3)),
+    norm=norms,
+    kind=kinds,
+)
+def test_padding_changes_nothing(
+    pairs: list, extra: tuple[int, int], norm: str, kind: str
+) -> None:
     """Fails when the encoder, or the attention over the memory, does not mask padding."""
     assert_padding_invariant(small(norm=norm, positions=kind), pairs, extra)
 
 
 @given(source=sentences, target=sentences, data=st.data(), norm=norms)
-def test_the_future_cannot_be_seen(source: list[int], target: list[int], data: st.DataObject, norm: str) -> None:
+def test_the_future_cannot_be_seen(
+    source: list[int], target: list[int], data: st.DataObject, norm: str
+) -> None:
     """Fails when the decoder has no causal mask."""
-    assert_causal(small(norm=norm), source, target, data.draw(st.integers(0, len(target) - 1)))
+    assert_causal(
+        small(norm=norm), source, target, data.draw(st.integers(0, len(target) - 1))
+    )
 
 
 def test_padding_inside_a_target_is_not_looked_at() -> None:
@@ -91,7 +104,11 @@ def test_a_source_of_nothing_but_padding_gives_numbers() -> None:
 @given(n=st.integers(1, 6), norm=norms)
 def test_an_encoder_without_positions_is_blind_to_order(n: int, norm: str) -> None:
     """Fails when a causal mask reaches the encoder."""
-    encoder, x, order = Encoder(replace(SMALL, norm=norm)).eval(), torch.randn(2, n, 16), torch.randperm(n)
+    encoder, x, order = (
+        Encoder(replace(SMALL, norm=norm)).eval(),
+        torch.randn(2, n, 16),
+        torch.randperm(n),
+    )
     assert_close(encoder(x[:, order]), encoder(x)[:, order], atol=1e-5, rtol=1e-4)
 
 
@@ -101,13 +118,30 @@ def in_their_order(ours: Transformer) -> list[Tensor]:
     for stack in (ours.encoder, ours.decoder):
         for layer in stack.layers:
             decoder = isinstance(layer, DecoderLayer)
-            for attention in [layer.self_attention] + ([layer.cross_attention] if decoder else []):
-                q, k, v, o = (projection.weight.data for projection in attention.children())
-                tensors += [torch.cat([q, k, v]), o.new_zeros(3 * o.size(0)), o, o.new_zeros(o.size(0))]
+            for attention in [layer.self_attention] + (
+                [layer.cross_attention] if decoder else []
+            ):
+                q, k, v, o = (
+                    projection.weight.data for projection in attention.children()
+                )
+                tensors += [
+                    torch.cat([q, k, v]),
+                    o.new_zeros(3 * o.size(0)),
+                    o,
+                    o.new_zeros(o.size(0)),
+                ]
             middle = [layer.cross_attention_residual] if decoder else []
-            residuals = [layer.self_attention_residual, *middle, layer.feed_forward_residual]
+            residuals = [
+                layer.self_attention_residual,
+                *middle,
+                layer.feed_forward_residual,
+            ]
             tensors += [p.data for p in layer.feed_forward.parameters()]
-            tensors += [p.data for residual in residuals for p in residual.layer_norm.parameters()]
+            tensors += [
+                p.data
+                for residual in residuals
+                for p in residual.layer_norm.parameters()
+            ]
         tensors += [p.data for p in stack.final_norm.parameters()]
     return tensors
 
@@ -117,17 +151,33 @@ def in_their_order(ours: Transformer) -> list[Tensor]:
 def test_equals_pytorch_with_the_same_weights(norm: str) -> None:
     """Outputs and gradients of both stacks. Fails when the encoder drops its final norm, or the decoder its memory."""
     ours = small(norm=norm, dropout=0.0).double()
-    theirs = nn.Transformer(16, 4, 2, 2, 32, 0.0, batch_first=True, norm_first=norm == "pre", dtype=torch.float64)
+    theirs = nn.Transformer(
+        16,
+        4,
+        2,
+        2,
+        32,
+        0.0,
+        batch_first=True,
+        norm_first=norm == "pre",
+        dtype=torch.float64,
+    )
     if norm == "post":  # theirs has a norm at the end of each stack, the paper none
         theirs.encoder.norm = theirs.decoder.norm = None
     for number, piece in zip(theirs.parameters(), in_their_order(ours), strict=True):
         assert number.shape == piece.shape
         number.data.copy_(piece)
-    x, y = (torch.randn(2, n, 16, dtype=torch.float64, requires_grad=True) for n in (5, 4))
+    x, y = (
+        torch.randn(2, n, 16, dtype=torch.float64, requires_grad=True) for n in (5, 4)
+    )
     words = random_mask(2, 1, 5) | (torch.arange(5) == 0)
     output = ours.decoder(y, ours.encoder(x, words), causal_mask(4), words)
     hidden = ~words.squeeze(1)  # theirs marks what may not be attended to
-    masks = {"tgt_mask": ~causal_mask(4), "src_key_padding_mask": hidden, "memory_key_padding_mask": hidden}
+    masks = {
+        "tgt_mask": ~causal_mask(4),
+        "src_key_padding_mask": hidden,
+        "memory_key_padding_mask": hidden,
+    }
     expected = theirs(x, y, **masks)
     assert_close(output, expected)
     assert_close(gradients(output, x, y), gradients(expected, x, y))
@@ -143,7 +193,10 @@ def test_parameters_of_table_3_are_those_of_the_formula(row: str) -> None:
     attention = 2 * f["h"] * (f["d_k"] + f["d_v"]) * f["d_model"]
     feed_forward = 2 * f["d_model"] * f["d_ff"] + f["d_ff"] + f["d_model"]
     norm = 2 * f["d_model"]
-    layers = f["N"] * ((attention + feed_forward + 2 * norm) + (2 * attention + feed_forward + 3 * norm))
+    layers = f["N"] * (
+        (attention + feed_forward + 2 * norm)
+        + (2 * attention + feed_forward + 3 * norm)
+    )
     positions = model.config.max_length * f["d_model"] if row == "E" else 0
     assert count_parameters(model) == 1000 * f["d_model"] + layers + positions
 
@@ -152,18 +205,29 @@ def test_table_3_follows_the_paper() -> None:
     """Fails when ``big`` or ``base`` loses one of the paper's numbers."""
     assert TransformerConfig.table_3("base", 50) == TransformerConfig.base(50)
     assert TransformerConfig.table_3("big", 50) == TransformerConfig.big(50)
-    for ours, theirs in ((TransformerConfig.base(), "base"), (TransformerConfig.big(), "big")):
+    for ours, theirs in (
+        (TransformerConfig.base(), "base"),
+        (TransformerConfig.big(), "big"),
+    ):
         facts = paper_facts()[theirs]
-        assert [ours.num_layers, ours.d_model, ours.d_ff, ours.num_heads, ours.dropout] == [
-            facts[name] for name in ("layers", "d_model", "d_ff", "heads", "dropout")
-        ]
+        assert [
+            ours.num_layers,
+            ours.d_model,
+            ours.d_ff,
+            ours.num_heads,
+            ours.dropout,
+        ] == [facts[name] for name in ("layers", "d_model", "d_ff", "heads", "dropout")]
     assert TransformerConfig.table_3("E").positions == "learned"
     assert Transformer(TransformerConfig.tiny(50)).config.vocabulary_size == 50
 
 
 def test_dropout_in_training_and_not_in_evaluation() -> None:
     """Fails when the sums of embeddings and positions are not dropped out."""
-    model, source, target = small(dropout=0.5), torch.tensor([[5, 6, 7]]), torch.tensor([[1, 8]])
+    model, source, target = (
+        small(dropout=0.5),
+        torch.tensor([[5, 6, 7]]),
+        torch.tensor([[1, 8]]),
+    )
     assert_close(model(source, target), model(source, target), atol=0, rtol=0)
     model.train()
     assert (model.embed(source) == 0).float().mean() > 0.2
@@ -180,25 +244,47 @@ def test_the_first_loss_is_near_ln_v() -> None:
 
 def test_a_saved_model_says_the_same() -> None:
     """Fails when a part of the model is missing from its state."""
-    model, source, target = small(positions="learned"), torch.tensor([[5, 6]]), torch.tensor([[1, 8]])
+    model, source, target = (
+        small(positions="learned"),
+        torch.tensor([[5, 6]]),
+        torch.tensor([[1, 8]]),
+    )
     other = Transformer(model.config).eval()
-    other.load_state_dict(safetensors.torch.load(safetensors.torch.save(model.state_dict())))
+    other.load_state_dict(
+        safetensors.torch.load(safetensors.torch.save(model.state_dict()))
+    )
     assert torch.equal(other(source, target), model(source, target))
 
 
 def test_record_holds_the_weights_of_every_attention() -> None:
     """Fails when a module is left out, and when the record changes the outputs."""
-    model, source, target = small(), rectangle([[5, 6, 7], [8]]), rectangle([[1, 9], [1, 4]])
+    model, source, target = (
+        small(),
+        rectangle([[5, 6, 7], [8]]),
+        rectangle([[1, 9], [1, 4]]),
+    )
     plain = model(source, target)
     with record_attention(model) as weights:
         recorded = model(source, target)
     assert_close(recorded, plain)
-    assert set(weights) == {name for name, module in model.named_modules() if isinstance(module, MultiHeadAttention)}
+    assert set(weights) == {
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, MultiHeadAttention)
+    }
     for name, tensor in weights.items():
-        n_q, n_k = (3, 3) if name.startswith("encoder") else (2, 2) if name.endswith("self_attention") else (2, 3)
+        n_q, n_k = (
+            (3, 3)
+            if name.startswith("encoder")
+            else (2, 2)
+            if name.endswith("self_attention")
+            else (2, 3)
+        )
         assert tensor.shape == (2, 4, n_q, n_k) and not tensor.requires_grad
         assert_close(tensor.sum(dim=-1), torch.ones(2, 4, n_q))
-        assert n_k == n_q == 2 or (tensor[1, ..., 1:] == 0).all()  # the second source is one word long
+        assert (
+            n_k == n_q == 2 or (tensor[1, ..., 1:] == 0).all()
+        )  # the second source is one word long
 
 
 def test_record_ends_with_its_block_even_when_it_fails() -> None:
@@ -213,13 +299,22 @@ def test_record_ends_with_its_block_even_when_it_fails() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"vocabulary_size": 0}, "vocabulary_size is 0, expected a whole number of at least 1"),
+        (
+            {"vocabulary_size": 0},
+            "vocabulary_size is 0, expected a whole number of at least 1",
+        ),
         ({"num_layers": 1.5}, "num_layers is 1.5, expected a whole number"),
         ({"d_k": 0}, "d_k is 0, expected a whole number"),
         ({"dropout": 1.0}, "dropout is 1.0, expected a probability"),
         ({"norm": "middle"}, "norm is 'middle', expected 'post' or 'pre'"),
-        ({"positions": "none"}, "positions is 'none', expected 'sinusoidal' or 'learned'"),
-        ({"pad_id": VOCABULARY_SIZE}, "pad_id is 20, expected a token id below vocabulary_size 20"),
+        (
+            {"positions": "none"},
+            "positions is 'none', expected 'sinusoidal' or 'learned'",
+        ),
+        (
+            {"pad_id": VOCABULARY_SIZE},
+            "pad_id is 20, expected a token id below vocabulary_size 20",
+        ),
     ],
 )
 def test_choices_that_make_no_model_are_named(changes: dict, message: str) -> None:
@@ -253,19 +348,41 @@ GOOD = torch.tensor([[5, 6, 7]])
 @pytest.mark.parametrize(
     ("source", "target", "error", "message"),
     [
-        (GOOD.float(), GOOD, TypeError, "tokens has dtype torch.float32, expected torch.int64"),
-        (GOOD, GOOD == 5, TypeError, "tokens has dtype torch.bool, expected torch.int64"),
+        (
+            GOOD.float(),
+            GOOD,
+            TypeError,
+            "tokens has dtype torch.float32, expected torch.int64",
+        ),
+        (
+            GOOD,
+            GOOD == 5,
+            TypeError,
+            "tokens has dtype torch.bool, expected torch.int64",
+        ),
         (GOOD[0], GOOD, ValueError, r"shape \(3,\), expected \(batch, length\)"),
         (GOOD[:0], GOOD[:0], ValueError, r"shape \(0, 3\).*empty batches"),
         (GOOD, GOOD[:, :0], ValueError, r"shape \(1, 0\)"),
-        (GOOD, GOOD + 13, ValueError, "tokens holds ids from 18 to 20, expected 0 to 19"),
+        (
+            GOOD,
+            GOOD + 13,
+            ValueError,
+            "tokens holds ids from 18 to 20, expected 0 to 19",
+        ),
         (GOOD - 6, GOOD, ValueError, "tokens holds ids from -1 to 1, expected 0 to 19"),
-        (GOOD, GOOD.expand(4, -1), ValueError, "hold 1, 1 and 4 sentences.*repeat_interleave"),
+        (
+            GOOD,
+            GOOD.expand(4, -1),
+            ValueError,
+            "hold 1, 1 and 4 sentences.*repeat_interleave",
+        ),
         (GOOD.repeat(1, 5), GOOD, ValueError, "15 tokens is longer than max_length 12"),
         (GOOD, GOOD.repeat(1, 5), ValueError, "15 tokens is longer than max_length 12"),
     ],
 )
-def test_bad_tokens_are_named(source: Tensor, target: Tensor, error: type[Exception], message: str) -> None:
+def test_bad_tokens_are_named(
+    source: Tensor, target: Tensor, error: type[Exception], message: str
+) -> None:
     """Fails, for each row of the table, when its check is taken out."""
     with pytest.raises(error, match=message):
         small()(source, target)

@@ -12,7 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annotated_transformer.subwords import Subwords, train_subwords
-from annotated_transformer.transformer import Transformer, TransformerConfig, count_parameters
+from annotated_transformer.transformer import (
+    Transformer,
+    TransformerConfig,
+    count_parameters,
+)
 from annotated_transformer.translator import (
     PRETRAINED,
     Translator,
@@ -41,7 +45,17 @@ def shipped() -> Translator:
 
 def test_as_many_lines_come_out_as_go_in(small: Translator) -> None:
     """Fails when an empty line is skipped, a line is answered twice, or one line's text lands on another."""
-    lines = ["", "the dog", "   ", "\x00", "\u2028", "a " * 100, "犬", "the old woman sees the dog", "\t\r"]
+    lines = [
+        "",
+        "the dog",
+        "   ",
+        "\x00",
+        "\u2028",
+        "a " * 100,
+        "犬",
+        "the old woman sees the dog",
+        "\t\r",
+    ]
     together = list(small.translate(lines))
     assert len(together) == len(lines)
     for line, translation in zip(lines, together, strict=True):
@@ -54,7 +68,9 @@ def test_as_many_lines_come_out_as_go_in(small: Translator) -> None:
 def test_any_text_gives_one_line_each(subwords: Subwords, lines: list[str]) -> None:
     """Fails when some character stops the translator, and when a translation has more than one line."""
     torch.manual_seed(0)
-    model = Transformer(TransformerConfig(len(subwords), 1, 8, 16, 2, max_length=12)).eval()
+    model = Transformer(
+        TransformerConfig(len(subwords), 1, 8, 16, 2, max_length=12)
+    ).eval()
     translations = translate_lines(model, subwords, lines, beam_size=2)
     assert len(translations) == len(lines)
     assert all(len(translation.text.splitlines()) <= 1 for translation in translations)
@@ -79,7 +95,10 @@ def test_no_more_lines_are_read_than_the_buffer_holds(small: Translator) -> None
             taken.append(number)
             yield "a dog"
 
-    assert len(list(islice(small.translate(endless(), beam_size=1, buffer_size=5), 7))) == 7
+    assert (
+        len(list(islice(small.translate(endless(), beam_size=1, buffer_size=5), 7)))
+        == 7
+    )
     assert len(taken) == 10
 
 
@@ -88,16 +107,29 @@ def test_what_is_saved_is_loaded(small: Translator, tmp_path: Path, half: bool) 
     """Fails when a weight is lost or not rounded to 16 bits alone, and when the facts stay behind."""
     small.save(tmp_path, half)
     loaded = Translator.load(tmp_path)
-    assert loaded.facts["seed"] == 1 and loaded.model.config == small.model.config and not loaded.model.training
+    assert (
+        loaded.facts["seed"] == 1
+        and loaded.model.config == small.model.config
+        and not loaded.model.training
+    )
     for name, weight in small.model.state_dict().items():
         expected = weight.half().float() if half else weight
-        torch.testing.assert_close(loaded.model.state_dict()[name], expected, atol=0, rtol=0)
-    assert next(loaded.translate(["the dog"])).source_ids == next(small.translate(["the dog"])).source_ids
+        torch.testing.assert_close(
+            loaded.model.state_dict()[name], expected, atol=0, rtol=0
+        )
+    assert (
+        next(loaded.translate(["the dog"])).source_ids
+        == next(small.translate(["the dog"])).source_ids
+    )
 
 
-def test_another_vocabulary_is_refused(small: Translator, text: list[str], tmp_path: Path) -> None:
+def test_another_vocabulary_is_refused(
+    small: Translator, text: list[str], tmp_path: Path
+) -> None:
     """Fails when only the size is compared, or nothing."""
-    with pytest.raises(ValueError, match=r"the vocabulary has 340 tokens, the model 360"):
+    with pytest.raises(
+        ValueError, match=r"the vocabulary has 340 tokens, the model 360"
+    ):
         Translator(small.model, train_subwords(text, 340))
     small.save(tmp_path)
     train_subwords(text[:150], len(small.subwords)).save(tmp_path / "subwords.model")
@@ -132,9 +164,18 @@ def test_attention_rows_add_up_to_one(small: Translator) -> None:
 def test_scores_by_length_cover_every_sentence_once() -> None:
     """Fails when a class takes the wrong end of its range."""
     sources = ["w " * n for n in range(1, 31)]
-    rows = scores_by_length(sources, ["a b c d e"] * 30, ["a b c d e"] * 29 + ["z"], upper=(8, 20))
-    assert [(row["words"], row["sentences"]) for row in rows] == [([1, 8], 8), ([9, 20], 12), ([21, None], 10)]
-    assert rows[0]["bleu"] == 100 > rows[2]["bleu"] and rows[0]["length_ratio"] == 1 < rows[2]["length_ratio"]
+    rows = scores_by_length(
+        sources, ["a b c d e"] * 30, ["a b c d e"] * 29 + ["z"], upper=(8, 20)
+    )
+    assert [(row["words"], row["sentences"]) for row in rows] == [
+        ([1, 8], 8),
+        ([9, 20], 12),
+        ([21, None], 10),
+    ]
+    assert (
+        rows[0]["bleu"] == 100 > rows[2]["bleu"]
+        and rows[0]["length_ratio"] == 1 < rows[2]["length_ratio"]
+    )
     assert scores_by_length([], [], []) == []
 
 
@@ -146,7 +187,9 @@ def test_table_2_is_time_times_machines() -> None:
 
 def test_an_unknown_record_is_named_with_those_there_are() -> None:
     """Fails when the error says nothing of the way out."""
-    with pytest.raises(ValueError, match=r"'nothing' is no record: expected one of .*multi30k_en_de"):
+    with pytest.raises(
+        ValueError, match=r"'nothing' is no record: expected one of .*multi30k_en_de"
+    ):
         read_record("nothing")
 
 
@@ -167,8 +210,14 @@ RUNS = [
     "en_fr_4000_subwords",
     "en_fr_one_core",
     *(f"en_de_20_minutes_{kind}" for kind in ("seed_0", "seed_1", "seed_2")),
-    *(f"en_de_20_minutes_{kind}" for kind in ("pre_norm_low_rate", "post_norm", "post_norm_high_rate")),
-    *(f"en_de_validation{kind}" for kind in ("", "_4000_subwords", "_8000_subwords", "_last_checkpoint")),
+    *(
+        f"en_de_20_minutes_{kind}"
+        for kind in ("pre_norm_low_rate", "post_norm", "post_norm_high_rate")
+    ),
+    *(
+        f"en_de_validation{kind}"
+        for kind in ("", "_4000_subwords", "_8000_subwords", "_last_checkpoint")
+    ),
     *(f"en_de_validation_{kind}" for kind in ("post_norm", "subword_dropout")),
 ]
 
@@ -177,20 +226,52 @@ RUNS = [
 def test_a_record_has_its_provenance(run: str) -> None:
     """Fails when a record lacks what is needed to make it again, a score its signature, or a run took too long."""
     record = read_record(f"multi30k_{run}")
-    program = " ".join(["torchrun", "--nproc-per-node", str(record["workers"]), "-m", "annotated_transformer"])
+    program = " ".join(
+        [
+            "torchrun",
+            "--nproc-per-node",
+            str(record["workers"]),
+            "-m",
+            "annotated_transformer",
+        ]
+    )
     program = program if record["workers"] > 1 else "annotated-transformer"
-    assert record["command"].startswith(f"{program} train ") and "/" not in record["command"]
-    for name in ("seed", "commit", "versions", "hardware", "date", "seconds", "cpu_seconds", "averaged", "evaluation"):
+    assert (
+        record["command"].startswith(f"{program} train ")
+        and "/" not in record["command"]
+    )
+    for name in (
+        "seed",
+        "commit",
+        "versions",
+        "hardware",
+        "date",
+        "seconds",
+        "cpu_seconds",
+        "averaged",
+        "evaluation",
+    ):
         assert record[name] is not None
-    minutes = 20 if "minutes" in run else 2 * 90  # of one core; two cores for 90 minutes
+    minutes = (
+        20 if "minutes" in run else 2 * 90
+    )  # of one core; two cores for 90 minutes
     assert record["parameters"] <= 3_000_000 and record["cpu_seconds"] <= 60 * minutes
-    late = 0 if run in ("en_de", "en_fr") else 1  # the step in which the minutes of an earlier run were over
+    late = (
+        0 if run in ("en_de", "en_fr") else 1
+    )  # the step in which the minutes of an earlier run were over
     assert record["workers"] == 1 or record["seconds"] < 60 * 90 + late
-    assert all(re.match(r"nrefs:1\|", score["signature"]) for score in record["scores"].values())
+    assert all(
+        re.match(r"nrefs:1\|", score["signature"])
+        for score in record["scores"].values()
+    )
     assert (record["evaluation"]["part"] == "validation") == ("validation" in run)
     assert record["evaluation"]["beam"] == 4 and record["evaluation"]["alpha"] == 0.6
     sentences = {"test": 1000, "validation": 1014}[record["evaluation"]["part"]]
-    assert record["evaluation"]["sentences"] == sentences == sum(row["sentences"] for row in record["scores_by_length"])
+    assert (
+        record["evaluation"]["sentences"]
+        == sentences
+        == sum(row["sentences"] for row in record["scores_by_length"])
+    )
 
 
 def test_the_model_card_gives_the_scores_of_the_record() -> None:
@@ -198,6 +279,9 @@ def test_the_model_card_gives_the_scores_of_the_record() -> None:
     card = (PRETRAINED / "README.md").read_text(encoding="utf-8")
     scores = read_record("multi30k_en_de")["scores"]
     for name in ("bleu", "chrf", "bleu_moses_lower_case"):
-        assert f"{scores[name]['score']:.2f}" in card and scores[name]["signature"].replace("|", ", ") in card
+        assert (
+            f"{scores[name]['score']:.2f}" in card
+            and scores[name]["signature"].replace("|", ", ") in card
+        )
     facts = json.loads((PRETRAINED / "model.json").read_text(encoding="utf-8"))
     assert facts["commit"] == read_record("multi30k_en_de")["commit"]

@@ -27,13 +27,32 @@ def wheel(tmp_path_factory) -> Path:
     source = folder / "source"
     source.mkdir()
     listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["git", "ls-files", "-co", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     for name in listed.stdout.splitlines():
-        if name.startswith("annotated_transformer/") or name in ("pyproject.toml", "README.md", "LICENSE"):
+        if name.startswith("annotated_transformer/") or name in (
+            "pyproject.toml",
+            "README.md",
+            "LICENSE",
+        ):
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             (source / name).write_bytes((ROOT / name).read_bytes())
-    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", folder, source]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        folder,
+        source,
+    ]
     subprocess.run(pip, check=True)
     return next(folder.glob("*.whl"))
 
@@ -59,7 +78,17 @@ def test_wheel_holds_modules_and_data(wheel):
 def site(wheel, tmp_path_factory) -> Path:
     """A folder into which the wheel alone was installed."""
     folder = tmp_path_factory.mktemp("site")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", folder, wheel]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--target",
+        folder,
+        wheel,
+    ]
     subprocess.run(pip, check=True)
     return folder
 
@@ -69,7 +98,14 @@ def run_with(site: Path, folder: Path, *arguments: str, stdin: str = "") -> str:
     command = [sys.executable, *arguments]
     environment = {"PYTHONPATH": str(site)}
     run = subprocess.run(
-        command, cwd=folder, env=environment, input=stdin, capture_output=True, text=True, check=True, encoding="utf-8"
+        command,
+        cwd=folder,
+        env=environment,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=True,
+        encoding="utf-8",
     )
     return run.stdout
 
@@ -84,7 +120,16 @@ def test_wheel_runs_a_forward_pass_alone(site, tmp_path):
 def test_wheel_translates_alone(site, tmp_path):
     """Fails when the trained translator is left out of the wheel, or looks for something beside it."""
     text = run_with(
-        site, tmp_path, "-m", "annotated_transformer", "translate", stdin="Two dogs play.\n\nA man sleeps.\n"
+        site,
+        tmp_path,
+        "-m",
+        "annotated_transformer",
+        "translate",
+        stdin="Two dogs play.\n\nA man sleeps.\n",
     )
     first, empty, last = text.splitlines()
-    assert first.startswith("Zwei Hunde") and empty == "" and last.startswith("Ein Mann schläft")
+    assert (
+        first.startswith("Zwei Hunde")
+        and empty == ""
+        and last.startswith("Ein Mann schläft")
+    )

@@ -21,7 +21,15 @@ sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
 CELL_SECONDS = 900
 # One thread for each notebook, so that two of them share two cores; no progress bars on the pages.
-SETTINGS = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TQDM_DISABLE")}
+SETTINGS = {
+    name: "1"
+    for name in (
+        "OMP_NUM_THREADS",
+        "MKL_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS",
+        "TQDM_DISABLE",
+    )
+}
 
 
 def notebooks() -> list[Path]:
@@ -38,7 +46,9 @@ def run_notebook(path: Path) -> tuple[float, bool, str]:
 
     Returns the seconds of the run, whether it took place now, and the traceback of the cell that failed, if one did.
     """
-    log = ROOT / "_build" / "kernels" / f"{path.stem}.log"  # what the kernel itself says goes to a file
+    log = (
+        ROOT / "_build" / "kernels" / f"{path.stem}.log"
+    )  # what the kernel itself says goes to a file
     log.parent.mkdir(parents=True, exist_ok=True)
     os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), sys.stderr.fileno())
     import nbformat
@@ -49,15 +59,29 @@ def run_notebook(path: Path) -> tuple[float, bool, str]:
 
     notebook = nbformat.read(path, 4)
     try:
-        return get_cache(cache_folder(path, ROOT)).match_cache_notebook(notebook).data["execution_seconds"], False, ""
+        return (
+            get_cache(cache_folder(path, ROOT))
+            .match_cache_notebook(notebook)
+            .data["execution_seconds"],
+            False,
+            "",
+        )
     except KeyError:
         pass
     with tempfile.TemporaryDirectory() as empty:
-        result = single_nb_execution(notebook, cwd=empty, timeout=CELL_SECONDS, allow_errors=False)
+        result = single_nb_execution(
+            notebook, cwd=empty, timeout=CELL_SECONDS, allow_errors=False
+        )
     if result.err is not None:
-        return result.time, True, result.exc_string.rpartition("CellExecutionError: ")[2]
+        return (
+            result.time,
+            True,
+            result.exc_string.rpartition("CellExecutionError: ")[2],
+        )
     bundle = CacheBundleIn(notebook, str(path), data={"execution_seconds": result.time})
-    cache = get_cache(cache_folder(path, ROOT))  # named anew: the run may have downloaded what it depends on
+    cache = get_cache(
+        cache_folder(path, ROOT)
+    )  # named anew: the run may have downloaded what it depends on
     cache.cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
     return result.time, True, ""
 
@@ -67,7 +91,13 @@ def run_all(jobs: int) -> dict[str, float]:
     paths, seconds, failures = notebooks(), {}, {}
     print(f"Running {len(paths)} notebooks, {jobs} at a time ...", flush=True)
     # The longest notebooks first, so that no worker ends up alone with one.
-    queue = sorted(paths, key=lambda path: (path.stem not in ("00_tour", "06_transformer"), -path.stat().st_size))
+    queue = sorted(
+        paths,
+        key=lambda path: (
+            path.stem not in ("00_tour", "06_transformer"),
+            -path.stat().st_size,
+        ),
+    )
     with ProcessPoolExecutor(jobs) as pool:
         waiting = {pool.submit(run_notebook, path): path.stem for path in queue}
         for done, future in enumerate(as_completed(waiting), 1):
@@ -75,13 +105,18 @@ def run_all(jobs: int) -> dict[str, float]:
             took, fresh, trouble = future.result()
             seconds[name] = took
             outcome = "FAILED" if trouble else "" if fresh else "kept"
-            print(f"  [{done:2d}/{len(paths)}] {name:34s} {took:7.1f} s  {outcome}", flush=True)
+            print(
+                f"  [{done:2d}/{len(paths)}] {name:34s} {took:7.1f} s  {outcome}",
+                flush=True,
+            )
             if trouble:
                 failures[name] = trouble
     for name, trouble in failures.items():
         print(f"\n{name}: a cell failed\n{trouble}", file=sys.stderr)
     if failures:
-        sys.exit(f"{len(failures)} of {len(paths)} notebooks failed: {', '.join(failures)}")
+        sys.exit(
+            f"{len(failures)} of {len(paths)} notebooks failed: {', '.join(failures)}"
+        )
     return {path.stem: seconds[path.stem] for path in paths}
 
 
@@ -91,20 +126,32 @@ def prune(keep: int = 4) -> None:
     for folder in (ROOT / "_build" / ".jupyter_cache").glob("*-*"):
         groups.setdefault(folder.name.rpartition("-")[0], []).append(folder)
     for folders in groups.values():
-        for folder in sorted(folders, key=lambda folder: folder.stat().st_mtime)[:-keep]:
+        for folder in sorted(folders, key=lambda folder: folder.stat().st_mtime)[
+            :-keep
+        ]:
             shutil.rmtree(folder)
 
 
 def main() -> None:
     """Run, render, check, report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--jobs", type=int, default=2, help="notebooks to run at the same time")
+    parser.add_argument(
+        "--jobs", type=int, default=2, help="notebooks to run at the same time"
+    )
     jobs = parser.parse_args().jobs
     os.environ.update(SETTINGS)
     start = time.perf_counter()
     seconds = run_all(jobs)
     ran = time.perf_counter() - start
-    book = [str(Path(sys.executable).parent / "jupyter-book"), "build", ".", "-W", "-n", "--keep-going", "-q"]
+    book = [
+        str(Path(sys.executable).parent / "jupyter-book"),
+        "build",
+        ".",
+        "-W",
+        "-n",
+        "--keep-going",
+        "-q",
+    ]
     print("Rendering the site ...", flush=True)
     for command in (book, [sys.executable, "tools/check_site.py", "_build/html"]):
         code = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL).returncode
@@ -117,7 +164,9 @@ def main() -> None:
         print(f"  {name:36s} {took:7.1f}")
     total = time.perf_counter() - start
     print(f"  {'all chapters':36s} {sum(seconds.values()):7.1f}")
-    print(f"This build took {total:.0f} s: notebooks {ran:.0f} s, rendering and checking {total - ran:.0f} s.")
+    print(
+        f"This build took {total:.0f} s: notebooks {ran:.0f} s, rendering and checking {total - ran:.0f} s."
+    )
     print("Read the book: _build/html/index.html")
 
 

@@ -14,9 +14,25 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-LOADS = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src", "audio": "src"}
+LOADS = {
+    "script": "src",
+    "img": "src",
+    "iframe": "src",
+    "source": "src",
+    "video": "src",
+    "audio": "src",
+}
 LOADS |= {"embed": "src", "object": "data", "image": "href", "use": "href"}
-LINKED = {"stylesheet", "icon", "shortcut icon", "preload", "prefetch", "preconnect", "dns-prefetch", "modulepreload"}
+LINKED = {
+    "stylesheet",
+    "icon",
+    "shortcut icon",
+    "preload",
+    "prefetch",
+    "preconnect",
+    "dns-prefetch",
+    "modulepreload",
+}
 CSS_LOAD = re.compile(r"""(?:url\(\s*|@import\s+)["']?([^"')\s;]+)""")
 CSS_COMMENT = re.compile(r"/\*.*?\*/", re.S)
 
@@ -47,8 +63,16 @@ class Page(HTMLParser):
         if tag == "link" and given.get("rel", "").lower() in LINKED:
             self.loads.append(given.get("href", ""))
         if tag in LOADS:
-            self.loads += [given[name] for name in (LOADS[tag], f"xlink:{LOADS[tag]}") if given.get(name)]
-        self.loads += [part.split()[0] for part in given.get("srcset", "").split(",") if part.strip()]
+            self.loads += [
+                given[name]
+                for name in (LOADS[tag], f"xlink:{LOADS[tag]}")
+                if given.get(name)
+            ]
+        self.loads += [
+            part.split()[0]
+            for part in given.get("srcset", "").split(",")
+            if part.strip()
+        ]
         if "style" in given:
             self.styles.append(given["style"])
         if tag == "img" and not given.get("alt", "").strip():
@@ -77,7 +101,11 @@ def is_elsewhere(address: str) -> bool:
 
 def css_loads(text: str) -> list[str]:
     """What a style sheet loads."""
-    return [address for address in CSS_LOAD.findall(CSS_COMMENT.sub("", text)) if not address.startswith("#")]
+    return [
+        address
+        for address in CSS_LOAD.findall(CSS_COMMENT.sub("", text))
+        if not address.startswith("#")
+    ]
 
 
 def target_of(link: str, page: Path, site: Path) -> tuple[Path, str] | None:
@@ -86,7 +114,13 @@ def target_of(link: str, page: Path, site: Path) -> tuple[Path, str] | None:
     if parts.scheme or parts.netloc:
         return None
     path = unquote(parts.path)
-    file = page if not path else site / path.lstrip("/") if path.startswith("/") else page.parent / path
+    file = (
+        page
+        if not path
+        else site / path.lstrip("/")
+        if path.startswith("/")
+        else page.parent / path
+    )
     file = file.resolve()
     return (file / "index.html" if file.is_dir() else file), unquote(parts.fragment)
 
@@ -94,9 +128,19 @@ def target_of(link: str, page: Path, site: Path) -> tuple[Path, str] | None:
 def check(site: Path) -> tuple[list[str], dict[str, int]]:
     """Everything that is wrong with the site, and how much was looked at."""
     site = site.resolve()
-    pages = {path: Page(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
-    pages = {path: page for path, page in pages.items() if "_static" not in path.relative_to(site).parts}
-    sheets = {path: path.read_text(encoding="utf-8", errors="replace") for path in sorted(site.rglob("*.css"))}
+    pages = {
+        path: Page(path.read_text(encoding="utf-8"))
+        for path in sorted(site.rglob("*.html"))
+    }
+    pages = {
+        path: page
+        for path, page in pages.items()
+        if "_static" not in path.relative_to(site).parts
+    }
+    sheets = {
+        path: path.read_text(encoding="utf-8", errors="replace")
+        for path in sorted(site.rglob("*.css"))
+    }
     faults: list[str] = []
     counts = {"pages": len(pages), "links": 0, "images": 0, "loads": 0}
 
@@ -123,13 +167,17 @@ def check(site: Path) -> tuple[list[str], dict[str, int]]:
                 fault(path, f"broken link: {link}")
             elif anchor and file in pages and anchor not in pages[file].ids:
                 fault(path, f"broken anchor: {link}")
-        for address in page.loads + [found for style in page.styles for found in css_loads(style)]:
+        for address in page.loads + [
+            found for style in page.styles for found in css_loads(style)
+        ]:
             check_load(path, address)
         for source in page.images_without_alt:
             fault(path, f"image without alt text: {source[:100]}")
         if page.cell_errors:
             fault(path, f"{page.cell_errors} cell(s) show an error")
-        counts["images"] += sum(1 for _ in re.finditer(r"<img\b", path.read_text(encoding="utf-8")))
+        counts["images"] += sum(
+            1 for _ in re.finditer(r"<img\b", path.read_text(encoding="utf-8"))
+        )
     for path, text in sheets.items():
         for address in css_loads(text):
             check_load(path, address)
@@ -143,7 +191,11 @@ def main(arguments: list[str]) -> int:
     faults, counts = check(Path(arguments[0] if arguments else "_build/html"))
     for line in faults:
         print(line, file=sys.stderr)
-    print("Checked " + ", ".join(f"{number} {name}" for name, number in counts.items()) + f": {len(faults)} faults.")
+    print(
+        "Checked "
+        + ", ".join(f"{number} {name}" for name, number in counts.items())
+        + f": {len(faults)} faults."
+    )
     return 1 if faults else 0
 
 

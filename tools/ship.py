@@ -56,17 +56,29 @@ harm.
 
 def main(translator: str, record: str) -> None:
     """Copy the translator, check that the record is of the same run, and write the card."""
-    loaded, facts = Translator.load(translator), json.loads(Path(record).read_text(encoding="utf-8"))
+    loaded, facts = (
+        Translator.load(translator),
+        json.loads(Path(record).read_text(encoding="utf-8")),
+    )
     for name in ("command", "commit", "step", "averaged"):
         if loaded.facts[name] != facts[name]:
-            sys.exit(f"{name} is {loaded.facts[name]!r} in {translator}, {facts[name]!r} in {record}: not the same run")
-    one_way = facts["resumed"][0].split(" train ")[1].split()[0]  # the corpus of the second phase
+            sys.exit(
+                f"{name} is {loaded.facts[name]!r} in {translator}, {facts[name]!r} in {record}: not the same run"
+            )
+    one_way = (
+        facts["resumed"][0].split(" train ")[1].split()[0]
+    )  # the corpus of the second phase
     sides = [f"{one_way}/train.{language}" for language in facts["languages"]]
     commands = [
         f"annotated-transformer prepare {one_way}",
         f"cat {' '.join(sides)} > both.1",
         f"cat {' '.join(reversed(sides))} > both.2",
-        *(facts["prepare_command"], facts["command"], *facts["resumed"], facts["average_command"]),
+        *(
+            facts["prepare_command"],
+            facts["command"],
+            *facts["resumed"],
+            facts["average_command"],
+        ),
     ]
     shutil.rmtree(PRETRAINED, ignore_errors=True)
     shutil.copytree(translator, PRETRAINED)
@@ -83,7 +95,10 @@ def main(translator: str, record: str) -> None:
         minutes=facts["seconds"] / 60,
         cpu_minutes=facts["cpu_seconds"] / 60,
         cpu=facts["hardware"]["cpu"],
-        **{name: facts["model"][name] for name in ("num_layers", "d_model", "norm", "vocabulary_size")},
+        **{
+            name: facts["model"][name]
+            for name in ("num_layers", "d_model", "norm", "vocabulary_size")
+        },
         **{name: facts["evaluation"][name] for name in ("beam", "alpha")},
         **{name: facts[name] for name in ("parameters", "step", "seed", "date")},
     )

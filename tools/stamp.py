@@ -36,12 +36,17 @@ if importlib.util.find_spec("annotated_transformer") is None:  # not installed: 
 
 def repository() -> str:
     """The repository's address, as `pyproject.toml` holds it."""
-    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]["Repository"]
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
+        "project"
+    ]["urls"]["Repository"]
 
 
 def header(chapter: dict) -> str:
     """The Markdown that opens a chapter: title, promise, what it asks of the reader, what it gives."""
-    needs = [f"[{name.split('_')[0].lstrip('0') or '0'}]({name}.ipynb)" for name in chapter["prerequisites"]]
+    needs = [
+        f"[{name.split('_')[0].lstrip('0') or '0'}]({name}.ipynb)"
+        for name in chapter["prerequisites"]
+    ]
     facts = [
         f"**Paper:** {chapter['paper']}",
         "**Before this:** " + (", ".join(needs) or "nothing but PyTorch basics"),
@@ -57,15 +62,25 @@ def stamped(notebook: dict, address: str) -> dict:
     chapter = notebook["metadata"]["chapter"]
     number = chapter["number"]
     module = chapter.get("module")
-    setup = SETUP.format(repository=address, default_exp=f"#| default_exp {module}\n" if module else "").rstrip("\n")
+    setup = SETUP.format(
+        repository=address, default_exp=f"#| default_exp {module}\n" if module else ""
+    ).rstrip("\n")
     cells = [
-        {"cell_type": "markdown", "id": f"{number}-header", "metadata": {"tags": ["chapter-header"]}},
+        {
+            "cell_type": "markdown",
+            "id": f"{number}-header",
+            "metadata": {"tags": ["chapter-header"]},
+        },
         {"cell_type": "code", "execution_count": None, "id": f"{number}-setup"}
         | {"metadata": {"tags": ["chapter-setup", "hide-cell"]}, "outputs": []},
     ]
     for cell, text in zip(cells, [header(chapter), setup], strict=True):
         cell["source"] = text.splitlines(keepends=True)
-    rest = [cell for cell in notebook["cells"] if cell["id"] not in {cells[0]["id"], cells[1]["id"]}]
+    rest = [
+        cell
+        for cell in notebook["cells"]
+        if cell["id"] not in {cells[0]["id"], cells[1]["id"]}
+    ]
     return notebook | {"cells": cells + rest}
 
 
@@ -89,7 +104,9 @@ def main(paths: list[str]) -> None:
     address = repository()
     for path in [Path(p) for p in paths] or sorted(NOTEBOOKS.glob("*.ipynb")):
         notebook = stamped(json.loads(path.read_text(encoding="utf-8")), address)
-        path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        path.write_text(
+            json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
     if not paths:
         for path, text in stamped_files(address).items():
             path.write_text(text, encoding="utf-8")

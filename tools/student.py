@@ -20,7 +20,8 @@ ANSWER = re.compile(r"^(:{3,})\{dropdown\} Answer.*?^\1$\n?", re.M | re.S)
 def student_copy(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """The notebook without its solutions, its answers and any output."""
     clear = ClearSolutions(
-        enforce_metadata=False, code_stub={"python": "# Your code here.\nraise NotImplementedError()"}
+        enforce_metadata=False,
+        code_stub={"python": "# Your code here.\nraise NotImplementedError()"},
     )
     notebook, _ = clear.preprocess(notebook, {})
     for cell in notebook.cells:
@@ -30,7 +31,9 @@ def student_copy(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
             cell.outputs, cell.execution_count = [], None
         tags = cell.metadata.get("tags", [])
         if "solution" in tags:  # no longer a secret, so no longer folded
-            cell.metadata.tags = [tag for tag in tags if tag not in ("solution", "hide-input")]
+            cell.metadata.tags = [
+                tag for tag in tags if tag not in ("solution", "hide-input")
+            ]
             cell.source = re.sub(r"^# @title.*\n", "", cell.source, flags=re.M)
     notebook.cells = [cell for cell in notebook.cells if cell.source.strip()]
     return notebook

@@ -34,27 +34,39 @@ def read_source(app: Sphinx, docname: str, source: list[str]) -> None:
     app.env.book_chapters = getattr(app.env, "book_chapters", {}) | {docname: chapter}
 
 
-def find_outdated(app: Sphinx, env: BuildEnvironment, added: set, changed: set, removed: set) -> list[str]:
+def find_outdated(
+    app: Sphinx, env: BuildEnvironment, added: set, changed: set, removed: set
+) -> list[str]:
     """The pages to read again although their own file is unchanged: what they depend on has changed."""
     if added or removed:  # links are looked up when a page is read
         return sorted(env.found_docs - added)
     known, root = getattr(env, "book_runs", {}), Path(app.srcdir)
     there = [docname for docname in known if docname in env.found_docs]
-    moved = [name for name in there if runs.cache_folder(Path(env.doc2path(name)), root).name != known[name]]
+    moved = [
+        name
+        for name in there
+        if runs.cache_folder(Path(env.doc2path(name)), root).name != known[name]
+    ]
     return moved + pages.outdated(env, root)
 
 
 def setup(app: Sphinx) -> dict:
     """Connect the parts to Sphinx."""
-    sys.path.insert(0, str(app.srcdir))  # the package beside the book is the one that the API page documents
+    sys.path.insert(
+        0, str(app.srcdir)
+    )  # the package beside the book is the one that the API page documents
     app.connect("source-read", read_source)
     app.connect("env-get-outdated", find_outdated)
-    app.connect("doctree-read", cells.rework, priority=100)  # before Sphinx collects titles and labels
+    app.connect(
+        "doctree-read", cells.rework, priority=100
+    )  # before Sphinx collects titles and labels
     app.connect("doctree-read", assets.find_charts)
     app.connect("builder-inited", assets.copy_mathjax)
     app.connect("builder-inited", assets.write_charts_bundle)
     app.connect("doctree-resolved", assets.drop_thebe, priority=900)
-    app.connect("html-page-context", assets.tend_scripts, priority=900)  # after thebe and the theme
+    app.connect(
+        "html-page-context", assets.tend_scripts, priority=900
+    )  # after thebe and the theme
     app.connect("doctree-resolved", pages.fill_times)
     app.connect("doctree-resolved", pages.fill_picture)
     app.connect("env-updated", pages.times_page)

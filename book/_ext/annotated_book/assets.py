@@ -9,7 +9,13 @@ from docutils import nodes
 from sphinx.application import Sphinx
 
 # The parts of MathJax that its `tex-mml-chtml` component can ask for.
-MATHJAX = ["tex-mml-chtml.js", "input/tex/extensions", "output/chtml/fonts/woff-v2", "a11y", "sre"]
+MATHJAX = [
+    "tex-mml-chtml.js",
+    "input/tex/extensions",
+    "output/chtml/fonts/woff-v2",
+    "a11y",
+    "sre",
+]
 
 # Altair's own loader skips the content delivery network when it finds its three versions declared. The charts are
 # drawn as SVG on a transparent ground, so that they are sharp, and follow the page into dark mode like figures do.
@@ -42,13 +48,19 @@ window.VEGA_DEBUG = {{
 
 def copy_mathjax(app: Sphinx) -> None:
     """Copy MathJax and its fonts from the installed package into the site, once."""
-    source = Path(importlib.util.find_spec("sphinx-mathjax-offline").origin).parent / "static" / "mathjax"
+    source = (
+        Path(importlib.util.find_spec("sphinx-mathjax-offline").origin).parent
+        / "static"
+        / "mathjax"
+    )
     target = Path(app.outdir) / "_static" / "mathjax"
     for part in MATHJAX:
         if (target / part).exists():
             continue
         (target / part).parent.mkdir(parents=True, exist_ok=True)
-        (shutil.copytree if (source / part).is_dir() else shutil.copyfile)(source / part, target / part)
+        (shutil.copytree if (source / part).is_dir() else shutil.copyfile)(
+            source / part, target / part
+        )
 
 
 def write_charts_bundle(app: Sphinx) -> None:
@@ -70,7 +82,9 @@ def write_charts_bundle(app: Sphinx) -> None:
     if target.exists():
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    exports = "window.vega = vega; window.vegaLite = vegaLite; window.vegaEmbed = vegaEmbed;"
+    exports = (
+        "window.vega = vega; window.vegaLite = vegaLite; window.vegaEmbed = vegaEmbed;"
+    )
     script = CHARTS.format(bundle=vl_convert.javascript_bundle(exports), **versions)
     target.write_text(script, encoding="utf-8")
 
@@ -84,30 +98,48 @@ def find_charts(app: Sphinx, doctree: nodes.document) -> None:
 def drop_thebe(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Take out the settings that sphinx-thebe writes into every notebook's page."""
     for node in list(doctree.findall(nodes.raw)):
-        if "x-thebe-config" in node.astext() or node.astext().startswith("<script>kernelName"):
+        if "x-thebe-config" in node.astext() or node.astext().startswith(
+            "<script>kernelName"
+        ):
             node.parent.remove(node)
 
 
-def tend_scripts(app: Sphinx, pagename: str, templatename: str, context: dict, doctree: nodes.document | None) -> None:
+def tend_scripts(
+    app: Sphinx,
+    pagename: str,
+    templatename: str,
+    context: dict,
+    doctree: nodes.document | None,
+) -> None:
     """Load what a page needs and no more: MathJax where there is math, the chart library where there is a chart.
 
     Thebe's scripts, which come from a third party, are dropped everywhere.
     """
-    has_math = doctree is not None and any(isinstance(n, nodes.math | nodes.math_block) for n in doctree.findall())
+    has_math = doctree is not None and any(
+        isinstance(n, nodes.math | nodes.math_block) for n in doctree.findall()
+    )
     unwanted = ["thebe"] if has_math else ["thebe", "mathjax"]
     for kind in ("script_files", "css_files"):
         files = context.get(kind, [])
-        context[kind] = [file for file in files if not any(name in _content(file) for name in unwanted)]
+        context[kind] = [
+            file
+            for file in files
+            if not any(name in _content(file) for name in unwanted)
+        ]
     if app.env.metadata.get(pagename, {}).get("book_has_chart"):
         address = context["pathto"](f"_static/{app.env.book_charts}", resource=True)
-        context["metatags"] = context.get("metatags", "") + f'\n<script src="{address}"></script>'
+        context["metatags"] = (
+            context.get("metatags", "") + f'\n<script src="{address}"></script>'
+        )
 
 
 def drop_icon_script(app: Sphinx, exception: Exception | None) -> None:
     """Empty the theme's icon script, 1.5 MB: its style sheet draws the same icons from a font."""
     script = Path(app.outdir) / "_static" / "scripts" / "fontawesome.js"
     if exception is None and script.exists():
-        script.write_text("/* The icons come from the style sheet's font. */\n", encoding="utf-8")
+        script.write_text(
+            "/* The icons come from the style sheet's font. */\n", encoding="utf-8"
+        )
 
 
 def _content(file: object) -> str:

@@ -10,9 +10,12 @@ from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
 
-MACHINE_LINE = re.compile(r"^\s*(#\|.*|#\s*NBVAL_\w+.*|#\s*@title\b.*|### (BEGIN|END) (SOLUTION|HIDDEN TESTS))\s*$")
+MACHINE_LINE = re.compile(
+    r"^\s*(#\|.*|#\s*NBVAL_\w+.*|#\s*@title\b.*|### (BEGIN|END) (SOLUTION|HIDDEN TESTS))\s*$"
+)
 ATTRIBUTION = re.compile(
-    r"\s*(?:--|\u2013|\u2014)\s*((?:abstract|section|table|figure|footnote|appendix|equation)\b.*)$", re.I
+    r"\s*(?:--|\u2013|\u2014)\s*((?:abstract|section|table|figure|footnote|appendix|equation)\b.*)$",
+    re.I,
 )
 
 
@@ -35,7 +38,9 @@ def default_module(code: str) -> str | None:
 def stripped(code: str) -> str:
     """The code without the lines that speak to nbdev, nbval, Colab or nbgrader, and without ruff's `# noqa`."""
     lines = [line for line in code.split("\n") if not MACHINE_LINE.match(line)]
-    return "\n".join(re.sub(r"\s*# noqa(: [A-Z0-9, ]+)?$", "", line) for line in lines).strip("\n")
+    return "\n".join(
+        re.sub(r"\s*# noqa(: [A-Z0-9, ]+)?$", "", line) for line in lines
+    ).strip("\n")
 
 
 def definitions(code: str) -> list[str]:
@@ -44,17 +49,26 @@ def definitions(code: str) -> list[str]:
         body = ast.parse(code).body
     except SyntaxError:  # a magic command; nothing of it can be exported
         return []
-    names = [node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+    names = [
+        node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))
+    ]
     for node in body:
         if isinstance(node, ast.Assign) and _is_plain(node.value):
-            found = [name.id for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name)]
+            found = [
+                name.id
+                for target in node.targets
+                for name in ast.walk(target)
+                if isinstance(name, ast.Name)
+            ]
             names += [name for name in found if name.isupper()]
     return [name for name in names if not name.startswith("_")]
 
 
 def _is_plain(value: ast.expr) -> bool:
     """Is this a number, a string, or a tuple of them?"""
-    return isinstance(value, ast.Constant) or (isinstance(value, ast.Tuple) and all(map(_is_plain, value.elts)))
+    return isinstance(value, ast.Constant) or (
+        isinstance(value, ast.Tuple) and all(map(_is_plain, value.elts))
+    )
 
 
 def label_of(module: str, name: str) -> str:
@@ -64,33 +78,58 @@ def label_of(module: str, name: str) -> str:
 
 def _cell_code(container: nodes.container) -> nodes.literal_block | None:
     """The block of source code of a code cell."""
-    sources = (child for child in container.children if child.get("nb_element") == "cell_code_source")
-    return next((block for source in sources for block in source.findall(nodes.literal_block)), None)
+    sources = (
+        child
+        for child in container.children
+        if child.get("nb_element") == "cell_code_source"
+    )
+    return next(
+        (block for source in sources for block in source.findall(nodes.literal_block)),
+        None,
+    )
 
 
 def _explaining(container: nodes.container) -> nodes.Element:
     """The paragraph that stands above a cell; the cell itself where another cell stands directly above."""
     siblings = container.parent.children
     for node in reversed(siblings[: siblings.index(container)]):
-        if isinstance(node, (nodes.paragraph, nodes.bullet_list, nodes.enumerated_list)):
+        if isinstance(
+            node, (nodes.paragraph, nodes.bullet_list, nodes.enumerated_list)
+        ):
             return node
         if isinstance(node, (nodes.container, nodes.title)):
             break
     return container
 
 
-def _mark_exported(app: Sphinx, container: nodes.container, block: nodes.literal_block, module: str, code: str) -> None:
+def _mark_exported(
+    app: Sphinx,
+    container: nodes.container,
+    block: nodes.literal_block,
+    module: str,
+    code: str,
+) -> None:
     """Label an exported cell, link its names to the API page, and anchor the paragraph that explains them."""
     env, names = app.env, definitions(code)
     container["classes"].append("exported")
     label = nodes.paragraph("", "exported to ", classes=["exported-label"])
     target = f"annotated_transformer.{module}"
-    links = [(name, f"{target}.{name}") for name in names] if names else [(target, target)]
+    links = (
+        [(name, f"{target}.{name}") for name in names] if names else [(target, target)]
+    )
     if names:
         label += [nodes.literal("", target), nodes.Text(": ")]
     for position, (text, reference) in enumerate(links):
-        options = {"refdomain": "py", "reftype": "obj", "reftarget": reference, "refexplicit": True, "refwarn": True}
-        link = addnodes.pending_xref("", nodes.literal("", text), refdoc=env.docname, **options)
+        options = {
+            "refdomain": "py",
+            "reftype": "obj",
+            "reftarget": reference,
+            "refexplicit": True,
+            "refwarn": True,
+        }
+        link = addnodes.pending_xref(
+            "", nodes.literal("", text), refdoc=env.docname, **options
+        )
         label += [nodes.Text(", "), link] if position else [link]
     block.parent.insert(block.parent.index(block), label)
     place = _explaining(container)
@@ -123,7 +162,10 @@ def rework_cells(app: Sphinx, doctree: nodes.document) -> None:
             block.parent.parent.remove(block.parent)
         elif module and is_exported(code):
             _mark_exported(app, container, block, module, shown)
-        for tag, prompt in [("solution", "Solution"), ("chapter-setup", "Setup: find the package")]:
+        for tag, prompt in [
+            ("solution", "Solution"),
+            ("chapter-setup", "Setup: find the package"),
+        ]:
             if tag in tags:
                 container["prompt_show"] = container["prompt_hide"] = prompt
 
@@ -132,8 +174,14 @@ def rework_quotes(app: Sphinx, doctree: nodes.document) -> None:
     """Set the paper's words apart: a block quote that ends in `-- section ...` gets a class and an attribution."""
     for quote in list(doctree.findall(nodes.block_quote)):
         last = quote.children[-1] if quote.children else None
-        text = last.children[-1] if isinstance(last, nodes.paragraph) and last.children else None
-        found = ATTRIBUTION.search(text.astext()) if isinstance(text, nodes.Text) else None
+        text = (
+            last.children[-1]
+            if isinstance(last, nodes.paragraph) and last.children
+            else None
+        )
+        found = (
+            ATTRIBUTION.search(text.astext()) if isinstance(text, nodes.Text) else None
+        )
         if not found:
             continue
         quote["classes"].append("paper")

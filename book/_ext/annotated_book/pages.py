@@ -41,7 +41,10 @@ def parts_of(root: Path) -> list[tuple[str, list[Path]]]:
         (part.get("caption", ""), part["chapters"])
         for part in toc.get("parts", [{"chapters": toc.get("chapters", [])}])
     ]
-    found = [(name, [root / f"{entry['file']}.ipynb" for entry in chapters]) for name, chapters in parts]
+    found = [
+        (name, [root / f"{entry['file']}.ipynb" for entry in chapters])
+        for name, chapters in parts
+    ]
     return [(name, [path for path in paths if path.is_file()]) for name, paths in found]
 
 
@@ -58,7 +61,11 @@ def read(notebook: Path) -> dict:
 
 def sources(notebook: Path, kind: str) -> list[str]:
     """The sources of all cells of one kind."""
-    return ["".join(cell["source"]) for cell in read(notebook)["cells"] if cell["cell_type"] == kind]
+    return [
+        "".join(cell["source"])
+        for cell in read(notebook)["cells"]
+        if cell["cell_type"] == kind
+    ]
 
 
 def headings(notebook: Path) -> list[str]:
@@ -87,7 +94,14 @@ def chapter_map(root: Path) -> str:
     for name, paths in parts_of(root):
         if not paths:
             continue
-        blocks += [f"## {name}", "", ":::::{grid} 1 1 2 2", ":gutter: 2", ":class-container: chapter-map", ""]
+        blocks += [
+            f"## {name}",
+            "",
+            ":::::{grid} 1 1 2 2",
+            ":gutter: 2",
+            ":class-container: chapter-map",
+            "",
+        ]
         for path in paths:
             chapter = read(path)["metadata"]["chapter"]
             blocks += [
@@ -96,7 +110,12 @@ def chapter_map(root: Path) -> str:
                 ":link-type: doc",
             ]
             blocks += ["", chapter["promise"], ""]
-            blocks += [":::{card-footer}", f"{chapter['reading_minutes']} minutes", ":::", "::::"]
+            blocks += [
+                ":::{card-footer}",
+                f"{chapter['reading_minutes']} minutes",
+                ":::",
+                "::::",
+            ]
         blocks += [":::::", ""]
     return "\n".join(blocks)
 
@@ -106,26 +125,44 @@ def chapter_map(root: Path) -> str:
 
 def exercises_in(notebook: Path) -> tuple[int, int]:
     """How many exercises a notebook has, and how many of them are graded by a check cell."""
-    exercises = sum(len(re.findall(r"^:::+\{exercise\}", text, re.M)) for text in sources(notebook, "markdown"))
-    return exercises, sum("### BEGIN SOLUTION" in text for text in sources(notebook, "code"))
+    exercises = sum(
+        len(re.findall(r"^:::+\{exercise\}", text, re.M))
+        for text in sources(notebook, "markdown")
+    )
+    return exercises, sum(
+        "### BEGIN SOLUTION" in text for text in sources(notebook, "code")
+    )
 
 
 def instructors(root: Path) -> str:
     """A table of chapters for planning a course, then each chapter's objectives."""
     chapters = chapters_of(root)
-    rows = ["| chapter | needs | reading | running | exercises | graded |", "|---|---|---:|---|---:|---:|"]
-    goals = ["## Objectives", "", "After each chapter, students are able to do the following."]
+    rows = [
+        "| chapter | needs | reading | running | exercises | graded |",
+        "|---|---|---:|---|---:|---:|",
+    ]
+    goals = [
+        "## Objectives",
+        "",
+        "After each chapter, students are able to do the following.",
+    ]
     for path, chapter in chapters:
         link = f"[{numbered(chapter)}](../notebooks/{path.name})"
         needs = ", ".join(
-            f"[{name.split('_')[0].lstrip('0') or '0'}](../notebooks/{name}.ipynb)" for name in chapter["prerequisites"]
+            f"[{name.split('_')[0].lstrip('0') or '0'}](../notebooks/{name}.ipynb)"
+            for name in chapter["prerequisites"]
         )
         exercises, graded = exercises_in(path)
         rows.append(
             f"| {link} | {needs or 'none'} | {chapter['reading_minutes']} min | {chapter['running_minutes']} "
             f"| {exercises} | {graded} |"
         )
-        goals += ["", f"### {numbered(chapter)}", "", *(f"- {goal}" for goal in chapter["objectives"])]
+        goals += [
+            "",
+            f"### {numbered(chapter)}",
+            "",
+            *(f"- {goal}" for goal in chapter["objectives"]),
+        ]
     total = sum(int(chapter["reading_minutes"]) for _, chapter in chapters)
     rows += ["", f"Reading everything takes about {round(total / 60)} hours."]
     return "\n".join([*rows, "", *goals])
@@ -162,14 +199,25 @@ def fill_picture(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Put the picture of the paper in its place: once wide, once for a phone; the style sheet shows one of them."""
     for node in list(doctree.findall(PaperPicture)):
         ledger = ledger_of(Path(app.srcdir))
-        drawn = [picture.picture(ledger, columns, lambda entry: address_of(entry, app, docname)) for columns in (4, 2)]
-        node.replace_self(nodes.raw("", f'<div class="paper-picture">{"".join(drawn)}</div>', format="html"))
+        drawn = [
+            picture.picture(
+                ledger, columns, lambda entry: address_of(entry, app, docname)
+            )
+            for columns in (4, 2)
+        ]
+        node.replace_self(
+            nodes.raw(
+                "", f'<div class="paper-picture">{"".join(drawn)}</div>', format="html"
+            )
+        )
 
 
 def paper_map(root: Path) -> str:
     """The ledger as a picture and as tables: what the paper says, where the book takes it up, and what became of it."""
     ledger = ledger_of(root)
-    counts = Counter(entry["status"] for entries in ledger.values() for entry in entries)
+    counts = Counter(
+        entry["status"] for entries in ledger.values() for entry in entries
+    )
     lines = ["| status | meaning | entries |", "|---|---|---:|"]
     lines += [
         f"| {picture.sign(name)} {badge(name)} | {meaning} | {counts[name]} |"
@@ -178,10 +226,18 @@ def paper_map(root: Path) -> str:
     ]
     lines += ["", ":::{paper-picture}", ":::"]
     for kind, entries in ledger.items():
-        lines += ["", f"## {kind.capitalize()}", "", "| paper | in the book |", "|---|---|"]
+        lines += [
+            "",
+            f"## {kind.capitalize()}",
+            "",
+            "| paper | in the book |",
+            "|---|---|",
+        ]
         for entry in entries:
             name = entry["paper"][:1].upper() + entry["paper"][1:]
-            lines.append(f"| **{name}** {entry['title']}<br>{badge(entry['status'])} | {place(entry, root)} |")
+            lines.append(
+                f"| **{name}** {entry['title']}<br>{badge(entry['status'])} | {place(entry, root)} |"
+            )
     return "\n".join(lines)
 
 
@@ -199,7 +255,9 @@ def place(entry: dict, root: Path) -> str:
         chapter, heading = read(path)["metadata"]["chapter"], entry.get("heading")
         anchor = f"#{slug(heading)}" if heading in headings(path) else ""
         number = chapter["number"].lstrip("0") or "Tour"
-        parts.append(f"[{number} · {heading or chapter['title']}](../notebooks/{path.name}{anchor})")
+        parts.append(
+            f"[{number} · {heading or chapter['title']}](../notebooks/{path.name}{anchor})"
+        )
     symbol = entry.get("symbol")
     if symbol:
         parts.append(f"{{py:obj}}`{symbol.split('.', 2)[-1]} <{symbol}>`")
@@ -210,20 +268,28 @@ def place(entry: dict, root: Path) -> str:
 
 # The glossary --------------------------------------------------------------------------------------------------------
 
-LANGUAGES = {"vi": ("Vietnamese", "vi"), "ko": ("Korean", "ko"), "zh": ("Chinese", "zh-Hans")}
+LANGUAGES = {
+    "vi": ("Vietnamese", "vi"),
+    "ko": ("Korean", "ko"),
+    "zh": ("Chinese", "zh-Hans"),
+}
 
 
 def glossary(root: Path) -> str:
     """The terms as a glossary of Sphinx, each with its definition, its forms in the other languages, and its place."""
     lines = [":::::{glossary}"]
-    for entry in yaml.safe_load((root / "book" / "glossary.yml").read_text(encoding="utf-8")):
+    for entry in yaml.safe_load(
+        (root / "book" / "glossary.yml").read_text(encoding="utf-8")
+    ):
         lines += ["", entry["term"], f"  {entry['definition']}", ""]
         lines += [
             f'  - <span class="language">{name}</span> <span lang="{tag}">{entry[key]}</span>'
             for key, (name, tag) in LANGUAGES.items()
         ]
         lines += ["", f"  Defined in {place(entry, root)}"]
-    return "\n".join([*lines, ":::::", "", '<script src="../_static/glossary.js" defer></script>'])
+    return "\n".join(
+        [*lines, ":::::", "", '<script src="../_static/glossary.js" defer></script>']
+    )
 
 
 # The API page --------------------------------------------------------------------------------------------------------
@@ -246,19 +312,36 @@ def api(root: Path) -> str:
         file = root / "annotated_transformer" / f"{module}.py"
         if not module or not file.is_file():
             continue
-        classes = set(re.findall(r"^class (\w+)", file.read_text(encoding="utf-8"), re.M))  # BERT is one, too
+        classes = set(
+            re.findall(r"^class (\w+)", file.read_text(encoding="utf-8"), re.M)
+        )  # BERT is one, too
         full = f"annotated_transformer.{module}"
-        lines += [f"## {module}", "", f"From [{numbered(chapter)}](../notebooks/{path.name}). {chapter['promise']}", ""]
+        lines += [
+            f"## {module}",
+            "",
+            f"From [{numbered(chapter)}](../notebooks/{path.name}). {chapter['promise']}",
+            "",
+        ]
         lines += ["```{eval-rst}", f".. py:module:: {full}", ""]
         for name in exported_by(path):
-            kind = "autoclass" if name in classes else "autodata" if name.isupper() else "autofunction"
-            options = ["   :members:", "   :show-inheritance:"] if kind == "autoclass" else []
+            kind = (
+                "autoclass"
+                if name in classes
+                else "autodata"
+                if name.isupper()
+                else "autofunction"
+            )
+            options = (
+                ["   :members:", "   :show-inheritance:"] if kind == "autoclass" else []
+            )
             lines += [f".. {kind}:: {full}.{name}", *options, ""]
         lines += ["```", ""]
     return "\n".join(lines) or "The package has no module yet."
 
 
-def lead_back(app: Sphinx, what: str, name: str, thing: object, options: dict, lines: list[str]) -> None:
+def lead_back(
+    app: Sphinx, what: str, name: str, thing: object, options: dict, lines: list[str]
+) -> None:
     """End the docstring of each exported definition with a link to the paragraph that explains it."""
     module, _, own_name = name.removeprefix("annotated_transformer.").partition(".")
     for path, chapter in chapters_of(Path(app.srcdir)):
@@ -284,15 +367,39 @@ class ChapterTimesDirective(SphinxDirective):
 
 def versions(root: Path) -> str:
     """What the book was built with."""
-    names = ["torch", "numpy", "sentencepiece", "matplotlib", "altair", "jupyter-book", "sphinx", "myst-nb", "nbdev"]
+    names = [
+        "torch",
+        "numpy",
+        "sentencepiece",
+        "matplotlib",
+        "altair",
+        "jupyter-book",
+        "sphinx",
+        "myst-nb",
+        "nbdev",
+    ]
     rows = [f"| {name} | {version(name)} |" for name in names]
-    return "\n".join(["| package | version |", "|---|---|", f"| Python | {platform.python_version()} |", *rows])
+    return "\n".join(
+        [
+            "| package | version |",
+            "|---|---|",
+            f"| Python | {platform.python_version()} |",
+            *rows,
+        ]
+    )
 
 
 def seconds_of(env: BuildEnvironment) -> dict[str, float]:
     """How long each notebook ran, for all that have been run."""
-    found = {name: data.get("exec_data") for name, data in NbMetadataCollector.get_doc_data(env).items()}
-    return {name: data["runtime"] for name, data in found.items() if data and data.get("runtime")}
+    found = {
+        name: data.get("exec_data")
+        for name, data in NbMetadataCollector.get_doc_data(env).items()
+    }
+    return {
+        name: data["runtime"]
+        for name, data in found.items()
+        if data and data.get("runtime")
+    }
 
 
 def fill_times(app: Sphinx, doctree: nodes.document, docname: str) -> None:
@@ -305,7 +412,13 @@ def fill_times(app: Sphinx, doctree: nodes.document, docname: str) -> None:
             if name in seconds:
                 uri = app.builder.get_relative_uri(docname, name)
                 link = nodes.reference("", numbered(chapter), refuri=uri, internal=True)
-                rows.append(([link], [nodes.Text(f"{seconds[name]:.1f}")], [nodes.Text(chapter["running_minutes"])]))
+                rows.append(
+                    (
+                        [link],
+                        [nodes.Text(f"{seconds[name]:.1f}")],
+                        [nodes.Text(chapter["running_minutes"])],
+                    )
+                )
         total = nodes.Text(f"{sum(seconds.values()):.1f}")
         rows.append(([nodes.strong("", "Together")], [total], [nodes.Text("")]))
         node.replace_self(table(["chapter", "seconds in this build", "promised"], rows))
@@ -316,7 +429,12 @@ def table(heads: list[str], rows: list[tuple]) -> nodes.table:
     result, group = nodes.table(classes=["table"]), nodes.tgroup(cols=len(heads))
     group += [nodes.colspec(colwidth=1) for _ in heads]
     lines = [[[nodes.Text(head)] for head in heads], *rows]
-    made = [nodes.row("", *(nodes.entry("", nodes.paragraph("", "", *cell)) for cell in line)) for line in lines]
+    made = [
+        nodes.row(
+            "", *(nodes.entry("", nodes.paragraph("", "", *cell)) for cell in line)
+        )
+        for line in lines
+    ]
     group += [nodes.thead("", made[0]), nodes.tbody("", *made[1:])]
     result += group
     return result
@@ -347,7 +465,9 @@ def filled(text: str, docname: str, root: Path, env: BuildEnvironment) -> str:
     if not kinds:
         return text
     text = PLACE.sub(lambda found: MAKERS[found[1]](root), text)
-    env.book_pages = getattr(env, "book_pages", {}) | {docname: (kinds, _digest(kinds, root))}
+    env.book_pages = getattr(env, "book_pages", {}) | {
+        docname: (kinds, _digest(kinds, root))
+    }
     return text
 
 
@@ -355,11 +475,22 @@ def _digest(kinds: list[str], root: Path) -> str:
     """A hash of what is filled in, and of the docstrings behind the API page."""
     parts = [MAKERS[kind](root) for kind in kinds]
     if "api" in kinds:
-        parts += [path.read_text(encoding="utf-8") for path in sorted((root / "annotated_transformer").glob("*.py"))]
+        parts += [
+            path.read_text(encoding="utf-8")
+            for path in sorted((root / "annotated_transformer").glob("*.py"))
+        ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def outdated(env: BuildEnvironment, root: Path) -> list[str]:
     """The pages whose generated parts would come out otherwise now."""
-    known = {name: page for name, page in getattr(env, "book_pages", {}).items() if name in env.found_docs}
-    return [name for name, (kinds, digest) in known.items() if _digest(kinds, root) != digest]
+    known = {
+        name: page
+        for name, page in getattr(env, "book_pages", {}).items()
+        if name in env.found_docs
+    }
+    return [
+        name
+        for name, (kinds, digest) in known.items()
+        if _digest(kinds, root) != digest
+    ]

@@ -11,16 +11,35 @@ OUTLINE = {
     "Abstract, 1 Introduction, 2 Background": ["abstract", "section 1", "section 2"],
     "3 Model architecture": [
         *["section 3", "figure 1", "section 3.1", "section 3.2", "figure 2"],
-        *["section 3.2.1", "equation 1", "footnote to section 3.2.1", "section 3.2.2", "section 3.2.3"],
+        *[
+            "section 3.2.1",
+            "equation 1",
+            "footnote to section 3.2.1",
+            "section 3.2.2",
+            "section 3.2.3",
+        ],
         *["section 3.3", "equation 2", "section 3.4", "section 3.5"],
     ],
     "4 Why self-attention": ["section 4", "table 1"],
-    "5 Training": ["section 5", "section 5.1", "section 5.2", "section 5.3", "equation 3", "section 5.4"],
+    "5 Training": [
+        "section 5",
+        "section 5.1",
+        "section 5.2",
+        "section 5.3",
+        "equation 3",
+        "section 5.4",
+    ],
     "6 Results": [
         *["section 6", "section 6.1", "table 2", "footnote to section 6.1"],
         *["section 6.2", "table 3", "section 6.3", "table 4"],
     ],
-    "7 Conclusion, and the appendix": ["section 7", "appendix", "figure 3", "figure 4", "figure 5"],
+    "7 Conclusion, and the appendix": [
+        "section 7",
+        "appendix",
+        "figure 3",
+        "figure 4",
+        "figure 5",
+    ],
 }
 
 # One sign for each status, drawn in a square of 14: a tick, bars, an unequal sign, lines of text.
@@ -31,7 +50,11 @@ SIGNS = {
     "prose only": "M2 3 H12 M2 7 H12 M2 11 H8",
 }
 
-BOX, GAP, LINE = 180, 8, 15  # width of a box, space between two, height of a line of text
+BOX, GAP, LINE = (
+    180,
+    8,
+    15,
+)  # width of a box, space between two, height of a line of text
 LETTERS = 24  # that fit into a line
 
 
@@ -50,14 +73,20 @@ def in_order(ledger: dict[str, list[dict]]) -> dict[str, list[dict]]:
     """The ledger's entries under the headings of `OUTLINE`, in the paper's order."""
     entries = [entry for group in ledger.values() for entry in group]
     return {
-        heading: [entry for part in parts for entry in entries if entry["paper"] == part]
+        heading: [
+            entry for part in parts for entry in entries if entry["paper"] == part
+        ]
         for heading, parts in OUTLINE.items()
     }
 
 
 def short(part: str) -> str:
     """What a box says on top: `section 3.2` becomes `§ 3.2`."""
-    return (part[:1].upper() + part[1:]).replace("Section", "§").replace("to section", "to §")
+    return (
+        (part[:1].upper() + part[1:])
+        .replace("Section", "§")
+        .replace("to section", "to §")
+    )
 
 
 def box(entry: dict, x: int, y: int, height: int, address: str) -> str:
@@ -80,16 +109,25 @@ def box(entry: dict, x: int, y: int, height: int, address: str) -> str:
     )
 
 
-def picture(ledger: dict[str, list[dict]], columns: int, address_of: Callable[[dict], str]) -> str:
+def picture(
+    ledger: dict[str, list[dict]], columns: int, address_of: Callable[[dict], str]
+) -> str:
     """The whole paper as an SVG with so many boxes side by side; `address_of` says where an entry's box leads."""
     drawn, y = [], 0
     for heading, entries in in_order(ledger).items():
-        drawn.append(f'<text class="heading" x="1" y="{y + 18}">{escape(heading)}</text>')
+        drawn.append(
+            f'<text class="heading" x="1" y="{y + 18}">{escape(heading)}</text>'
+        )
         y += 30
         for start in range(0, len(entries), columns):
             row = entries[start : start + columns]
-            height = 34 + LINE * max(len(textwrap.wrap(entry["title"], LETTERS)) for entry in row)
-            drawn += [box(entry, (BOX + GAP) * n, y, height, address_of(entry)) for n, entry in enumerate(row)]
+            height = 34 + LINE * max(
+                len(textwrap.wrap(entry["title"], LETTERS)) for entry in row
+            )
+            drawn += [
+                box(entry, (BOX + GAP) * n, y, height, address_of(entry))
+                for n, entry in enumerate(row)
+            ]
             y += height + GAP
         y += GAP
     width = (BOX + GAP) * columns - GAP

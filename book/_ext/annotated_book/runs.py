@@ -17,13 +17,17 @@ from pathlib import Path
 PACKAGE = "annotated_transformer"
 DATA_VARIABLE = "ANNOTATED_TRANSFORMER_DATA"
 CACHES = Path("_build/.jupyter_cache")
-IMPORTS = re.compile(rf"(?:{PACKAGE}|(?:from|import) +)\.(\w+)|from +(?:{PACKAGE}|\.) +import +\(?([\w ,\n]+)")
+IMPORTS = re.compile(
+    rf"(?:{PACKAGE}|(?:from|import) +)\.(\w+)|from +(?:{PACKAGE}|\.) +import +\(?([\w ,\n]+)"
+)
 
 
 def code_of(notebook: Path) -> str:
     """The source of a notebook's code cells."""
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    return "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    return "\n".join(
+        "".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"
+    )
 
 
 def modules_used(code: str, root: Path) -> set[Path]:
@@ -54,7 +58,9 @@ def run_key(notebook: Path, root: Path) -> str:
     """A hash of everything outside the notebook that its run depends on."""
     digest = hashlib.sha256(sys.version.encode())
     package_data = [
-        path for path in (root / PACKAGE).rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")
+        path
+        for path in (root / PACKAGE).rglob("*")
+        if path.is_file() and path.suffix not in (".py", ".pyc")
     ]
     files = {root / "requirements.txt", root / PACKAGE / "__init__.py", *package_data}
     code = code_of(notebook)
@@ -62,11 +68,15 @@ def run_key(notebook: Path, root: Path) -> str:
     for path in sorted(path for path in files | modules if path.is_file()):
         digest.update(f"\n{path.relative_to(root)}\n".encode())
         digest.update(path.read_bytes())
-    reads_data = DATA_VARIABLE in code or any(DATA_VARIABLE in path.read_text(encoding="utf-8") for path in modules)
+    reads_data = DATA_VARIABLE in code or any(
+        DATA_VARIABLE in path.read_text(encoding="utf-8") for path in modules
+    )
     folder = data_folder()
     for path in sorted(folder.rglob("*")) if reads_data and folder.is_dir() else []:
         if path.is_file():
-            digest.update(f"\n{path.relative_to(folder)} {path.stat().st_size}".encode())
+            digest.update(
+                f"\n{path.relative_to(folder)} {path.stat().st_size}".encode()
+            )
     return digest.hexdigest()[:16]
 
 
