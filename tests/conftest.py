@@ -1,4 +1,5 @@
-"""What the tests share: one torch thread, randomness that repeats itself, small models' inputs and their checks."""
+"""What the tests share: one torch thread, randomness that repeats itself, small models'
+inputs and their checks."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,7 +16,8 @@ torch.set_num_threads(1)
 
 
 class TorchRandom:
-    """PyTorch's generator under Hypothesis, which starts every example from the same seed."""
+    """PyTorch's generator under Hypothesis, which starts every example from the same
+    seed."""
 
     seed = staticmethod(torch.manual_seed)
     getstate = staticmethod(torch.get_rng_state)
@@ -28,7 +30,8 @@ settings.register_profile("book", deadline=None, max_examples=15, derandomize=Tr
 settings.load_profile("book")
 
 VOCABULARY_SIZE = 20
-"""The vocabulary of the small models: 0 to 3 are padding, begin, end and unknown, as in the package."""
+"""The vocabulary of the small models: 0 to 3 are padding, begin, end and unknown, as in
+the package."""
 
 sizes = st.integers(1, 5)
 words = st.integers(3, VOCABULARY_SIZE - 1)
@@ -50,7 +53,8 @@ def random_mask(*shape: int) -> Tensor:
 
 
 def gradients(output: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
-    """The gradients of a random weighting of ``output``, the same weighting for each output of one shape."""
+    """The gradients of a random weighting of ``output``, the same weighting for each
+    output of one shape."""
     weighting = torch.randn(
         output.shape, generator=torch.Generator().manual_seed(0), dtype=output.dtype
     )
@@ -60,7 +64,8 @@ def gradients(output: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
 def assert_padding_invariant(
     model: Callable[[Tensor, Tensor], Tensor], pairs: list, extra: tuple[int, int]
 ) -> None:
-    """Assert that the logits of each pair are the same alone, in a batch, and in a batch padded further."""
+    """Assert that the logits of each pair are the same alone, in a batch, and in a
+    batch padded further."""
     sources, targets = zip(*pairs, strict=True)
     together = model(rectangle(sources), rectangle(targets))
     further = model(rectangle(sources, extra[0]), rectangle(targets, extra[1]))
@@ -80,7 +85,8 @@ def assert_causal(
     target: list[int],
     at: int,
 ) -> None:
-    """Assert that another token ``at`` a place of the target changes the logits from there on, and none before."""
+    """Assert that another token ``at`` a place of the target changes the logits from
+    there on, and none before."""
     changed = [*target]
     changed[at] = 3 + (target[at] - 2) % (VOCABULARY_SIZE - 3)  # the next word
     before, after = (

@@ -55,7 +55,8 @@ def test_equals_the_sum_over_keys() -> None:
 def test_equals_pytorch(
     batch: int, heads: int, n_q: int, n_k: int, d_k: int, d_v: int, masked: bool
 ) -> None:
-    """Values and gradients, rows that may attend to nothing included. Fails when the mask is inverted."""
+    """Values and gradients, rows that may attend to nothing included. Fails when the
+    mask is inverted."""
     mask = random_mask(batch, 1, n_q, n_k) if masked else None
     tensors = inputs(batch, heads, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
     ours = scaled_dot_product_attention(*tensors, mask)[0]
@@ -78,7 +79,8 @@ def test_weights_are_a_distribution_over_what_the_mask_allows(
 
 
 def test_a_row_that_may_attend_to_nothing_is_zero_and_never_nan() -> None:
-    """Fails when such a row goes through the softmax with nothing but minus infinity."""
+    """Fails when such a row goes through the softmax with nothing but minus
+    infinity."""
     tensors = inputs()
     mask = torch.ones(3, 4, dtype=torch.bool)
     mask[1] = False
@@ -105,7 +107,8 @@ def test_order_of_keys_is_nothing_and_order_of_queries_is_kept(
 
 
 def test_masked_keys_and_values_leave_no_trace() -> None:
-    """Fails when the mask is applied after the softmax only, so that the hidden keys share in the denominator."""
+    """Fails when the mask is applied after the softmax only, so that the hidden keys
+    share in the denominator."""
     query, key, value = inputs()
     mask = torch.tensor([True, False, True, False])
     expected = scaled_dot_product_attention(query, key[mask], value[mask])[0]

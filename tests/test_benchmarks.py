@@ -1,4 +1,5 @@
-"""The benchmarks' contestants have the same weights and compute the same; nothing is timed here."""
+"""The benchmarks' contestants have the same weights and compute the same; nothing is
+timed here."""
 
 import json
 import sys
@@ -35,7 +36,8 @@ def small(**changes: object) -> TransformerConfig:
 
 
 class CountDropout(TorchDispatchMode):
-    """Counts, by size, the tensors whose numbers are drawn by ``bernoulli_``, as dropout on the CPU does."""
+    """Counts, by size, the tensors whose numbers are drawn by ``bernoulli_``, as
+    dropout on the CPU does."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +52,8 @@ class CountDropout(TorchDispatchMode):
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_training_contestants_have_the_same_loss_and_gradients(norm: str) -> None:
-    """Fails when ``PyTorchTransformer`` keeps its final norms with post-norm, or swaps two of the weights."""
+    """Fails when ``PyTorchTransformer`` keeps its final norms with post-norm, or swaps
+    two of the weights."""
     config = small(norm=norm)
     batch = training.random_batches(config, 60, 1, seed=0)[0]
     models = [
@@ -71,7 +74,8 @@ def test_training_contestants_have_the_same_loss_and_gradients(norm: str) -> Non
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 def test_training_contestants_drop_at_the_same_places() -> None:
-    """Fails when the dropout inside the feed-forward network of ``nn.Transformer`` stays on."""
+    """Fails when the dropout inside the feed-forward network of ``nn.Transformer``
+    stays on."""
     config = small(dropout=0.3)
     batch = training.random_batches(config, 60, 1, seed=0)[0]
     counts = []
@@ -86,7 +90,8 @@ def test_training_contestants_drop_at_the_same_places() -> None:
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 def test_unequal_work_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fails when ``training.py`` measures contestants of different weights without a word."""
+    """Fails when ``training.py`` measures contestants of different weights without a
+    word."""
     monkeypatch.setattr(
         training.PyTorchTransformer, "copy_weights", lambda self, ours: None
     )
@@ -108,7 +113,8 @@ class NamesOfKernels(TorchDispatchMode):
 
 
 def test_precisions_learn_alike_with_the_kernels_they_name() -> None:
-    """Fails when ``update`` leaves attention in 16 bits to the fused kernel on a processor, or a contest changes it."""
+    """Fails when ``update`` leaves attention in 16 bits to the fused kernel on a
+    processor, or a contest changes it."""
     batches = precision.random_batches(SMALL, 60, 2, seed=0)
     precision.check_near(SMALL, batches, seed=0)
     fused = {}
@@ -122,7 +128,8 @@ def test_precisions_learn_alike_with_the_kernels_they_name() -> None:
 
 
 def test_marian_gives_our_logits() -> None:
-    """Fails when Marian keeps its own table of positions, or its embeddings are not scaled."""
+    """Fails when Marian keeps its own table of positions, or its embeddings are not
+    scaled."""
     ours = decoding.model_without_end(SMALL, seed=0)
     source = decoding.random_sources(SMALL, 3, 7, seed=0)
     target = torch.cat([torch.full((3, 1), BOS_ID), source[:, :-1]], dim=1)
@@ -135,7 +142,8 @@ def test_marian_gives_our_logits() -> None:
 
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_decoding_contestants_write_the_same(beam_size: int) -> None:
-    """Fails when ``generate`` may write one word less, or when the end token can win."""
+    """Fails when ``generate`` may write one word less, or when the end token can
+    win."""
     source = decoding.random_sources(SMALL, 6, 7, seed=1)
     found = {
         name: search(source)
@@ -150,7 +158,8 @@ def test_decoding_contestants_write_the_same(beam_size: int) -> None:
 
 
 def test_contestants_take_turns() -> None:
-    """Fails when one contestant does all its rounds before the next, or the warm-up counts."""
+    """Fails when one contestant does all its rounds before the next, or the warm-up
+    counts."""
     order: list[str] = []
     clock = iter(range(100))
 
@@ -168,7 +177,8 @@ def test_contestants_take_turns() -> None:
 def test_translate_in_memory_that_does_not_grow(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Runs ``memory.py`` small. Fails when it loses lines, or when it accepts a growth above the bound."""
+    """Runs ``memory.py`` small. Fails when it loses lines, or when it accepts a growth
+    above the bound."""
     monkeypatch.setattr(contest, "RECORDS", tmp_path / "records")
     arguments = ["--lines", "1000", "--record"]
     done = CliRunner().invoke(memory.main, arguments, catch_exceptions=False)
@@ -187,7 +197,8 @@ def test_translate_in_memory_that_does_not_grow(
 
 
 def test_the_records_are_of_the_translator_that_ships() -> None:
-    """Fails when the translator changes and its benchmarks were not run again, and when one of them missed its mark."""
+    """Fails when the translator changes and its benchmarks were not run again, and when
+    one of them missed its mark."""
     whole, losses, words = (
         read_record(f"benchmark_{name}")
         for name in ("test_2016", "training", "decoding")

@@ -1,4 +1,5 @@
-"""Chapter 18's index of bugs against the chapters: every bug has its row, and every row its bug."""
+"""Chapter 18's index of bugs against the chapters: every bug has its row, and every row
+its bug."""
 
 import json
 import re
@@ -21,7 +22,8 @@ def prose(name: str) -> str:
 
 
 def bugs_of(text: str) -> list[str]:
-    """Titles under "Where people go wrong": its headings, or else the bold sentences that open a paragraph."""
+    """Titles under "Where people go wrong": its headings, or else the bold sentences
+    that open a paragraph."""
     section = re.search(
         r"^## Where people go wrong$(.*?)(?=^## |\Z)", text, re.M | re.S
     )
@@ -33,7 +35,8 @@ def bugs_of(text: str) -> list[str]:
 
 
 def index_rows() -> list[list[str]]:
-    """The cells of each row of the index: bug, symptom, check, and the notebook it links to."""
+    """The cells of each row of the index: bug, symptom, check, and the notebook it
+    links to."""
     table = prose(INDEX).split("### All bugs of this book")[1]
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")]
@@ -53,7 +56,8 @@ CHAPTERS = sorted(
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_every_bug_of_a_chapter_is_in_the_index(chapter):
-    """Fails when a chapter's section "Where people go wrong" gains or renames a bug and the index does not."""
+    """Fails when a chapter's section "Where people go wrong" gains or renames a bug and
+    the index does not."""
     listed = [row[0] for row in index_rows() if row[-1] == chapter]
     missing = [bug for bug in bugs_of(prose(chapter)) if bug not in listed]
     lines = "\n".join(
@@ -63,7 +67,8 @@ def test_every_bug_of_a_chapter_is_in_the_index(chapter):
 
 
 def test_every_row_of_the_index_leads_to_a_bug():
-    """Fails when a row names a bug that its chapter does not have, leaves a cell empty, or stands there twice."""
+    """Fails when a row names a bug that its chapter does not have, leaves a cell empty,
+    or stands there twice."""
     rows = index_rows()
     assert all(len(row) == 4 and all(row) for row in rows), (
         "a row needs four cells: bug, symptom, check, link"
@@ -79,7 +84,8 @@ def test_every_row_of_the_index_leads_to_a_bug():
 
 
 def test_bugs_are_found_in_both_forms():
-    """Fails when the search for titles no longer finds headings or bold sentences, or reads past the section."""
+    """Fails when the search for titles no longer finds headings or bold sentences, or
+    reads past the section."""
     form = "## Where people go wrong\n\n{}\n\n**The symptom.** Something.\n\n## Exercises\n\n### Not a bug\n"
     assert bugs_of(form.format("### A bug\n\nText.")) == ["A bug"]
     assert bugs_of(

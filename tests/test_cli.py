@@ -1,4 +1,5 @@
-"""Appendix A: the command line, from text to scores, and everything that can be wrong on the way."""
+"""Appendix A: the command line, from text to scores, and everything that can be wrong
+on the way."""
 
 import gzip
 import json
@@ -60,7 +61,8 @@ TINY = [
 
 
 def run(*words: object, text: str | bytes | None = None) -> Result:
-    """Run a command inside this process; an error that would end in a traceback is raised here."""
+    """Run a command inside this process; an error that would end in a traceback is
+    raised here."""
     result = CliRunner().invoke(
         main,
         [str(word) for word in words],
@@ -80,7 +82,8 @@ def done(*words: object, text: str | bytes | None = None) -> Result:
 
 
 def refused(*words: object, says: str, text: str | bytes | None = None) -> None:
-    """``run``, and the command must end with exit code 2, one line of error, and nothing on standard output."""
+    """``run``, and the command must end with exit code 2, one line of error, and
+    nothing on standard output."""
     result = run(*words, text=text)
     assert result.exit_code == 2 and result.stdout == "", result.output
     assert len(result.stderr.splitlines()) == 1 and result.stderr.startswith(
@@ -135,7 +138,8 @@ def finished_run(data: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def translator(finished_run: Path) -> Path:
-    """The folder of a translator that has learned nothing; so it writes whatever bytes there are."""
+    """The folder of a translator that has learned nothing; so it writes whatever bytes
+    there are."""
     done("average", finished_run, finished_run.parent / "translator", "--last", 2)
     return finished_run.parent / "translator"
 
@@ -150,7 +154,8 @@ def broken(translator: Path, tmp_path: Path) -> Path:
 
 
 def test_python_m_shows_the_commands_in_the_order_of_use() -> None:
-    """Fails when ``__main__`` does not reach the command line, and when click sorts the commands by name."""
+    """Fails when ``__main__`` does not reach the command line, and when click sorts the
+    commands by name."""
     found = subprocess.run(
         process("--help"), capture_output=True, text=True, check=True, env=ENVIRONMENT
     ).stdout
@@ -163,7 +168,8 @@ def test_python_m_shows_the_commands_in_the_order_of_use() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_shows_an_example_that_is_valid(command: str) -> None:
-    """Fails when a command has no example, or its example has an option that the command lacks."""
+    """Fails when a command has no example, or its example has an option that the
+    command lacks."""
     text = done(command, "--help").stdout.split("Example")[1]
     found = re.findall(
         rf"annotated[-_]transformer {command} ([^<>\n]*)", text.replace("\\\n", " ")
@@ -179,7 +185,8 @@ def test_help_shows_an_example_that_is_valid(command: str) -> None:
 
 
 def test_every_field_of_both_configurations_is_an_option() -> None:
-    """Fails when a field is added without option or help, and when the defaults shown are not the presets'."""
+    """Fails when a field is added without option or help, and when the defaults shown
+    are not the presets'."""
     text = " ".join(done("train", "--help").stdout.split())
     for config in (TransformerConfig, TrainingConfig):
         for field in fields(config):
@@ -236,7 +243,8 @@ def test_every_option_reaches_its_field(data: Path, tmp_path: Path) -> None:
 
 
 def test_prepare_takes_plain_and_compressed_files(data: Path, tmp_path: Path) -> None:
-    """The same text, so the same vocabulary. Fails when ``.gz`` is read as text, and when --sample is dropped."""
+    """The same text, so the same vocabulary. Fails when ``.gz`` is read as text, and
+    when --sample is dropped."""
     done(
         "prepare",
         tmp_path / "data",
@@ -343,8 +351,8 @@ def test_prepare_refuses_what_makes_no_corpus(tmp_path: Path) -> None:
 def test_prepare_never_mixes_two_corpora(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fails when a refused command has overwritten the text of the corpus before, or when an interrupted one leaves a
-    folder that looks whole."""
+    """Fails when a refused command has overwritten the text of the corpus before, or
+    when an interrupted one leaves a folder that looks whole."""
     done("prepare", tmp_path, "--corpus", "miniature")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     refused(
@@ -414,7 +422,8 @@ def test_a_run_notes_where_it_comes_from(finished_run: Path) -> None:
 
 
 def test_pairs_that_are_left_out_are_counted(data: Path, tmp_path: Path) -> None:
-    """Fails when text disappears without a word, and when a run that uses all of it complains."""
+    """Fails when text disappears without a word, and when a run that uses all of it
+    complains."""
     said = done(
         "train", data, tmp_path / "short", *TINY, "--steps", 1, "--max-length", 30
     ).stderr
@@ -429,8 +438,9 @@ def test_pairs_that_are_left_out_are_counted(data: Path, tmp_path: Path) -> None
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(data: Path, tmp_path: Path) -> None:
-    """A real process gets a real SIGINT, and the command that it names goes on. Fails when the signal ends the process
-    before the checkpoint, when the exit code is that of success, and when the command starts anew."""
+    """A real process gets a real SIGINT, and the command that it names goes on. Fails
+    when the signal ends the process before the checkpoint, when the exit code is that
+    of success, and when the command starts anew."""
     words = [
         "train",
         data,
@@ -483,8 +493,9 @@ def test_ctrl_c_saves_and_says_how_to_go_on(data: Path, tmp_path: Path) -> None:
 
 
 def test_several_workers_are_interrupted_and_go_on(data: Path, tmp_path: Path) -> None:
-    """The command under ``torchrun``, with Ctrl-C. Fails when a signal to all of them loses the run, when the way on is
-    another than that of the run, and when two workers that went on have other weights than two without a break."""
+    """The command under ``torchrun``, with Ctrl-C. Fails when a signal to all of them
+    loses the run, when the way on is another than that of the run, and when two workers
+    that went on have other weights than two without a break."""
     torchrun = [
         sys.executable,
         "-m",
@@ -546,7 +557,8 @@ def test_several_workers_are_interrupted_and_go_on(data: Path, tmp_path: Path) -
 
 
 def test_ctrl_c_while_pytorch_is_loading_leaves_no_traceback(tmp_path: Path) -> None:
-    """A module in PyTorch's place stands for the moment. Fails when the command line is imported unguarded."""
+    """A module in PyTorch's place stands for the moment. Fails when the command line is
+    imported unguarded."""
     (tmp_path / "torch.py").write_text("raise KeyboardInterrupt")
     environment = ENVIRONMENT | {
         "PYTHONPATH": os.pathsep.join([str(tmp_path), ENVIRONMENT["PYTHONPATH"]])
@@ -558,7 +570,8 @@ def test_ctrl_c_while_pytorch_is_loading_leaves_no_traceback(tmp_path: Path) -> 
 
 
 def test_resuming_comes_to_the_same_weights(data: Path, tmp_path: Path) -> None:
-    """With dropout, by way of --minutes and --resume. Fails when seeds, batches or the optimizer start anew."""
+    """With dropout, by way of --minutes and --resume. Fails when seeds, batches or the
+    optimizer start anew."""
     straight, broken_off = tmp_path / "straight", tmp_path / "broken-off"
     for folder, words in ((straight, []), (broken_off, ["--minutes", 1e-9])):
         done("train", data, folder, *TINY, "--steps", 3, "--stream", *words)
@@ -583,7 +596,8 @@ def test_training_keeps_its_memory(
 
 
 def test_the_end_of_minutes_is_no_error(data: Path, tmp_path: Path) -> None:
-    """Fails when a run that ends as planned has the exit code of an interrupted one, or does not say how to go on."""
+    """Fails when a run that ends as planned has the exit code of an interrupted one, or
+    does not say how to go on."""
     result = done(
         "train", data, tmp_path / "run", *TINY, "--steps", 1000, "--minutes", 1e-9
     )
@@ -631,7 +645,8 @@ def test_resume_takes_the_runs_own_choices(finished_run: Path, data: Path) -> No
 def test_resume_with_another_number_of_workers_is_refused(
     data: Path, finished_run: Path, tmp_path: Path
 ) -> None:
-    """Fails when two workers go on with the run of one, so that batches are left out or seen twice."""
+    """Fails when two workers go on with the run of one, so that batches are left out or
+    seen twice."""
     folder = shutil.copytree(finished_run, tmp_path / "run")
     facts = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps(facts | {"workers": 2}))
@@ -746,7 +761,8 @@ def test_a_damaged_corpus_is_refused(data: Path, tmp_path: Path, damage: dict) -
 def test_the_data_must_be_that_of_the_run(
     data: Path, finished_run: Path, tmp_path: Path
 ) -> None:
-    """Fails when a run from English goes on with text from German: one vocabulary serves both."""
+    """Fails when a run from English goes on with text from German: one vocabulary
+    serves both."""
     folder = shutil.copytree(data, tmp_path / "data")
     facts = json.loads((folder / "corpus.json").read_text())
     (folder / "corpus.json").write_text(json.dumps(facts | {"languages": ["de", "en"]}))
@@ -766,7 +782,8 @@ def test_the_data_must_be_that_of_the_run(
 def test_a_run_that_comes_to_grief_says_so(
     data: Path, tmp_path: Path, words: list
 ) -> None:
-    """Fails when an overflow ends in a traceback, when NaN goes into the log, and when a spoiled checkpoint stays."""
+    """Fails when an overflow ends in a traceback, when NaN goes into the log, and when
+    a spoiled checkpoint stays."""
     refused(
         "train",
         data,
@@ -782,7 +799,8 @@ def test_a_run_that_comes_to_grief_says_so(
 
 
 def test_a_loss_that_is_no_number_leaves_its_batch(data: Path, tmp_path: Path) -> None:
-    """Fails when the run stops without what caused it, or when the error does not say where it lies."""
+    """Fails when the run stops without what caused it, or when the error does not say
+    where it lies."""
     words = [
         *TINY,
         "--steps",
@@ -807,7 +825,8 @@ def test_a_loss_that_is_no_number_leaves_its_batch(data: Path, tmp_path: Path) -
 def test_a_disk_that_fills_up_while_training(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Fails with a traceback, when the message names no way on, and when what is whole does not serve to go on."""
+    """Fails with a traceback, when the message names no way on, and when what is whole
+    does not serve to go on."""
     before = getattr(SavedRun, name)
 
     def write(run: SavedRun, **entry: float) -> None:
@@ -838,7 +857,8 @@ def test_a_disk_that_fills_up_while_training(
 def test_the_way_on_is_that_of_the_workers(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fails when the command to go on starts another number of processes than the run has."""
+    """Fails when the command to go on starts another number of processes than the run
+    has."""
     go_on = "-m annotated_transformer train data run --resume --threads 1"
     said = cli.way_on(Path("data"), Path("run"), "auto", 1, 2)
     assert said == f"torchrun --nproc-per-node 2 {go_on}"
@@ -866,7 +886,8 @@ def test_a_damaged_checkpoint_is_refused(
 def test_the_vocabulary_must_be_that_of_the_run(
     data: Path, finished_run: Path, translator: Path, tmp_path
 ) -> None:
-    """Fails when a run goes on, or a translator starts, with token ids that mean other words."""
+    """Fails when a run goes on, or a translator starts, with token ids that mean other
+    words."""
     done("prepare", tmp_path / "data", *write_parts(tmp_path), "--vocabulary-size", 350)
     refused(
         "train", tmp_path / "data", finished_run, "--resume", says="the vocabulary of"
@@ -917,7 +938,8 @@ def test_average_refuses_too_few_checkpoints(
 def test_average_passes_over_a_broken_line_of_the_log(
     finished_run: Path, tmp_path: Path
 ) -> None:
-    """As a full disk leaves it. Fails when it stops the command, or hides the lines before it."""
+    """As a full disk leaves it. Fails when it stops the command, or hides the lines
+    before it."""
     folder = shutil.copytree(finished_run, tmp_path / "run")
     with (folder / "log.jsonl").open("a") as log:
         log.write('{"validation_perplexity": 1.0}\n{"step": 5, "validation_perpl')
@@ -932,7 +954,8 @@ def test_a_failed_average_leaves_the_translator_that_was_there(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whichever of the three files finds the disk full. Fails when they are written one after another."""
+    """Whichever of the three files finds the disk full. Fails when they are written one
+    after another."""
     folder = shutil.copytree(translator, tmp_path / "translator")
     before, write_bytes = Translator.load(folder).facts["averaged"], Path.write_bytes
     for name in ("model.safetensors", "model.json", "subwords.model"):
@@ -975,7 +998,8 @@ def test_half_precision_refuses_what_it_cannot_hold(
 def test_half_precision_takes_half_the_room(
     finished_run: Path, translator: Path, tmp_path: Path
 ) -> None:
-    """Fails when --half is dropped, and when the averaged weights are not the mean of the two last checkpoints."""
+    """Fails when --half is dropped, and when the averaged weights are not the mean of
+    the two last checkpoints."""
     done("average", finished_run, tmp_path / "half", "--last", 2, "--half")
     sizes = [
         (folder / "model.safetensors").stat().st_size
@@ -1013,8 +1037,8 @@ LINES = [
 
 
 def test_one_line_out_for_each_line_in(translator: Path) -> None:
-    """The model has learned nothing, so it spells arbitrary bytes. Fails when any line is lost, added or moved: each
-    must come out as it does alone."""
+    """The model has learned nothing, so it spells arbitrary bytes. Fails when any line
+    is lost, added or moved: each must come out as it does alone."""
     result = done(
         "translate", "--model", translator, "--beam", 2, text=b"\n".join(LINES)
     )
@@ -1064,7 +1088,8 @@ def test_no_line_in_no_line_out(translator: Path) -> None:
 def test_the_attention_file_is_json(
     translator: Path, tmp_path: Path, lines: list[str]
 ) -> None:
-    """Fails when no line, an empty line or a second one breaks the file, and when a row does not sum to one."""
+    """Fails when no line, an empty line or a second one breaks the file, and when a row
+    does not sum to one."""
     path, text = tmp_path / "attention.json", "".join(f"{line}\n" for line in lines)
     out = done(
         "translate", "--model", translator, "--attention", path, text=text
@@ -1085,7 +1110,8 @@ def test_the_attention_file_is_json(
 def test_the_attention_of_a_translation_that_was_cut_off(
     translator: Path, tmp_path: Path
 ) -> None:
-    """The model has learned nothing, so it writes to its limit. Fails when the decoder reads one word too many."""
+    """The model has learned nothing, so it writes to its limit. Fails when the decoder
+    reads one word too many."""
     path = tmp_path / "attention.json"
     done(
         "translate",
@@ -1119,7 +1145,8 @@ class Lines:
 def test_memory_does_not_grow_with_the_lines(
     translator: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fails when more than the buffer is read ahead, or translations are kept until the end."""
+    """Fails when more than the buffer is read ahead, or translations are kept until the
+    end."""
     stdin, written = Lines(5500), []
 
     def echo(text: bytes, err: bool = False) -> None:
@@ -1135,8 +1162,9 @@ def test_memory_does_not_grow_with_the_lines(
 
 
 def test_a_terminal_gets_its_answer_at_once(translator: Path) -> None:
-    """A pseudo-terminal types one line and waits. Fails when the answer comes only after a whole buffer: then the
-    line never comes, and the process is still silent when it is asked to end."""
+    """A pseudo-terminal types one line and waits. Fails when the answer comes only
+    after a whole buffer: then the line never comes, and the process is still silent
+    when it is asked to end."""
     ours, theirs = pty.openpty()
     running = subprocess.Popen(
         process("translate", "--model", translator),
@@ -1167,7 +1195,8 @@ def test_a_terminal_gets_its_answer_at_once(translator: Path) -> None:
 def test_a_full_disk_behind_standard_output(
     translator: Path, data: Path, words: list[str]
 ) -> None:
-    """Fails when Python reports the same error once more as it ends, with another exit code."""
+    """Fails when Python reports the same error once more as it ends, with another exit
+    code."""
     words = [data if word == "DATA" else word for word in words]
     with open("/dev/full", "wb") as full:
         command = process(*words, "--model", translator)
@@ -1205,7 +1234,8 @@ def test_an_interrupted_attention_file_is_the_old_one(
     monkeypatch: pytest.MonkeyPatch,
     error: BaseException,
 ) -> None:
-    """Fails when half a list stays, or the file of an earlier run is emptied at the start."""
+    """Fails when half a list stays, or the file of an earlier run is emptied at the
+    start."""
     path, of_first = tmp_path / "attention.json", cli.attention_of
     path.write_text("old")
     answers = iter([of_first])
@@ -1236,7 +1266,8 @@ def test_an_interrupted_attention_file_is_the_old_one(
 def test_closed_streams_are_named(
     translator: Path, data: Path, closed: int, words: list[str]
 ) -> None:
-    """As after ``<&-`` and ``>&-`` in a shell. Fails with a traceback, or when all output is lost without a word."""
+    """As after ``<&-`` and ``>&-`` in a shell. Fails with a traceback, or when all
+    output is lost without a word."""
     command = process(
         *(data if word == "DATA" else word for word in words), "--model", translator
     )
@@ -1255,7 +1286,8 @@ def test_closed_streams_are_named(
 def test_a_file_beside_the_output_needs_its_folder(
     translator: Path, data: Path, tmp_path: Path
 ) -> None:
-    """And is refused before the search. Fails when it is found out after it, and when a pipe gives way to a file."""
+    """And is refused before the search. Fails when it is found out after it, and when a
+    pipe gives way to a file."""
     for wrong, says in (
         (tmp_path / "no" / "file", "is not there: expected a folder"),
         (tmp_path, "is a directory"),
@@ -1351,7 +1383,8 @@ class Evil:
 
 @pytest.mark.parametrize("sealed", [False, True])
 def test_a_pickle_is_never_executed(broken: Path, tmp_path: Path, sealed: bool) -> None:
-    """Even where somebody computed the right SHA-256 for it. Fails when anything unpickles."""
+    """Even where somebody computed the right SHA-256 for it. Fails when anything
+    unpickles."""
     content = pickle.dumps(Evil(tmp_path / "executed"))
     (broken / "model.safetensors").write_bytes(content)
     if sealed:
@@ -1433,7 +1466,8 @@ def test_without_a_model_the_books_own_is_asked(
 
 
 def test_the_shipped_translator_translates() -> None:
-    """Fails when the package comes without its translator, or that one does not know a dog."""
+    """Fails when the package comes without its translator, or that one does not know a
+    dog."""
     assert PRETRAINED.is_dir(), f"{PRETRAINED} is not there"
     out = done(
         "translate", "--device", "cpu", text="Two dogs play in the snow.\n\n"
@@ -1450,7 +1484,8 @@ def test_the_shipped_translator_translates() -> None:
 
 
 def test_evaluate_prints_a_record(translator: Path, data: Path, tmp_path: Path) -> None:
-    """Fails when a score comes without signature, the provenance is lost, or --output differs from what was scored."""
+    """Fails when a score comes without signature, the provenance is lost, or --output
+    differs from what was scored."""
     references = tmp_path / "lower.de"
     references.write_text("ein hund .\n" * 20)
     words = [data, "--model", translator, "--beam", 1, "--part", "validation"]
@@ -1483,7 +1518,8 @@ def test_evaluate_prints_a_record(translator: Path, data: Path, tmp_path: Path) 
 def test_evaluate_scores_what_translate_writes(
     translator: Path, data: Path, tmp_path: Path
 ) -> None:
-    """Fails when the two commands search differently, and when references and sources change places."""
+    """Fails when the two commands search differently, and when references and sources
+    change places."""
     out = tmp_path / "out.de"
     done("evaluate", data, "--model", translator, "--beam", 1, "--output", out)
     sources = "".join(f"{english}\n" for english, _ in miniature_corpus(200, 20).test)

@@ -34,7 +34,8 @@ odd = st.integers(0, 4).map(lambda side: 2 * side + 1)
 def test_restricted_attention_is_full_attention_under_a_band(
     batch: int, n: int, width: int
 ) -> None:
-    """Fails when what hangs over an end is attended to, and when the neighborhood is off its center."""
+    """Fails when what hangs over an end is attended to, and when the neighborhood is
+    off its center."""
     query, key, value = (
         torch.randn(batch, n, 4),
         torch.randn(batch, n, 4),
@@ -64,7 +65,8 @@ def test_restricted_attention_wants_one_sequence() -> None:
 
 @given(n=lengths, width=st.integers(1, 4), dilation=st.integers(1, 3))
 def test_convolution_is_its_sum(n: int, width: int, dilation: int) -> None:
-    """Fails when the kernel is turned around, looks right, or skips other than ``dilation`` positions."""
+    """Fails when the kernel is turned around, looks right, or skips other than
+    ``dilation`` positions."""
     layer, x = CausalConvolution(3, width, dilation), torch.randn(2, n, 3)
     expected = torch.zeros_like(x)
     for t in range(n):
@@ -78,7 +80,8 @@ def test_convolution_is_its_sum(n: int, width: int, dilation: int) -> None:
 
 
 def test_separable_convolution_is_one_of_a_product_kernel() -> None:
-    """Fails when the channels are mixed in the first part, or positions in the second."""
+    """Fails when the channels are mixed in the first part, or positions in the
+    second."""
     separable, full = (
         CausalConvolution(4, 3, dilation=2, separable=True),
         CausalConvolution(4, 3, dilation=2),
@@ -99,7 +102,8 @@ def test_convolution_refuses_sizes_below_one() -> None:
 def test_programs_take_the_multiplications_of_table_1(
     n: int, d: int, k: int, side: int
 ) -> None:
-    """Fails when a formula of table 1 or a layer changes, and when a layer computes what it throws away."""
+    """Fails when a formula of table 1 or a layer changes, and when a layer computes
+    what it throws away."""
     x, r = torch.randn(1, n, d), 2 * side + 1
     programs = {
         "self-attention": lambda x: scaled_dot_product_attention(x, x, x),
@@ -116,7 +120,8 @@ def test_programs_take_the_multiplications_of_table_1(
 
 @given(n=st.integers(2, 12))
 def test_dependent_operations_are_those_counted_by_hand(n: int) -> None:
-    """Fails when moves are counted, and when branches are added up instead of the longest taken."""
+    """Fails when moves are counted, and when branches are added up instead of the
+    longest taken."""
     x, rnn = torch.randn(1, n, 3), nn.RNN(3, 3, bias=False, batch_first=True)
     assert (
         dependent_operations(lambda x: scaled_dot_product_attention(x, x, x)[0], x) == 4
@@ -147,7 +152,8 @@ def test_connections_point_to_the_inputs() -> None:
 
 @given(n=st.integers(2, 12), depth=st.integers(1, 3), width=st.integers(2, 3))
 def test_reach_is_what_gradients_say(n: int, depth: int, width: int) -> None:
-    """Fails when stages are multiplied in the wrong order, and when a layer looks where it should not."""
+    """Fails when stages are multiplied in the wrong order, and when a layer looks where
+    it should not."""
     layers = [
         CausalConvolution(3, width, dilation=1 + i).double() for i in range(depth)
     ]
@@ -179,7 +185,8 @@ def test_path_length_is_the_formula(n: int, k: int) -> None:
 
 
 def test_path_length_says_where_a_stack_has_a_hole() -> None:
-    """Fails when a stack that never connects all is given a length, or searched without end."""
+    """Fails when a stack that never connects all is given a length, or searched without
+    end."""
     with pytest.raises(
         ValueError,
         match=r"of 16 wanted pairs are not connected after 4 stages, expected all",

@@ -49,11 +49,12 @@ LINES = {
     "de": ["Ein Hund\u2028läuft.", "Zwei Katzen."],
 }
 
-# The miniature corpus ------------------------------------------------------------------------------------------------
+# The miniature corpus -----------------------------------------------------------------
 
 
 def test_the_same_seed_makes_the_same_miniature_corpus() -> None:
-    """Fails when the generator is left without its seed, and when the seed is ignored."""
+    """Fails when the generator is left without its seed, and when the seed is
+    ignored."""
     assert miniature_corpus(50, 5, seed=1) == miniature_corpus(50, 5, seed=1)
     assert (
         miniature_corpus(50, 5, seed=1).train != miniature_corpus(50, 5, seed=2).train
@@ -100,7 +101,8 @@ def test_german_verbs_stand_where_german_wants_them() -> None:
 
 
 def test_articles_and_endings_agree() -> None:
-    """Case, gender and article of every phrase. Fails when "the" takes the endings of "a"."""
+    """Case, gender and article of every phrase. Fails when "the" takes the endings of
+    "a"."""
     rng, genders = (
         random.Random(0),
         {german: gender for _, german, gender in data.NOUNS},
@@ -118,12 +120,13 @@ def test_articles_and_endings_agree() -> None:
     assert len(endings) == 6
 
 
-# Multi30k ------------------------------------------------------------------------------------------------------------
+# Multi30k -----------------------------------------------------------------------------
 
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data folder with a Multi30k of two pairs a part; the package takes its checksums for the right ones."""
+    """A data folder with a Multi30k of two pairs a part; the package takes its
+    checksums for the right ones."""
     folder, checksums = tmp_path / "data" / "multi30k", {}
     folder.mkdir(parents=True)
     for part in ("train", "val", "test_2016_flickr"):
@@ -137,7 +140,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_pairs_are_read_line_by_line(files: Path) -> None:
-    """Fails when lines are split at every Unicode separator, and when source and target are swapped."""
+    """Fails when lines are split at every Unicode separator, and when source and target
+    are swapped."""
     corpus = load_multi30k("de", "en")
     assert (
         corpus.train
@@ -219,7 +223,7 @@ def test_the_real_multi30k(target: str) -> None:
     )
 
 
-# Parallel files ------------------------------------------------------------------------------------------------------
+# Parallel files -----------------------------------------------------------------------
 
 
 def parallel(
@@ -238,8 +242,9 @@ def parallel(
 def test_lines_of_every_kind_of_file(
     tmp_path: Path, ending: str, end: str, last: bool
 ) -> None:
-    """LF and CRLF, plain and packed, with and without the last line end. Fails when U+2028 splits a line, when an
-    empty line is skipped, when a carriage return stays, and when the byte order mark does."""
+    """LF and CRLF, plain and packed, with and without the last line end. Fails when
+    U+2028 splits a line, when an empty line is skipped, when a carriage return stays,
+    and when the byte order mark does."""
     lines = ["A dog\u2028runs.\x85", "", " zwei\tdrei ", "Übung"]
     body = end.join(lines) + end * last
     files = parallel(tmp_path, ("\ufeff" + body).encode(), body.encode(), ending)
@@ -277,7 +282,8 @@ def test_unequal_files_are_counted(tmp_path: Path, lines: tuple[int, int]) -> No
 
 @pytest.mark.parametrize("number", [1, 3])
 def test_a_line_that_is_not_utf8_is_numbered(tmp_path: Path, number: int) -> None:
-    """Fails when UnicodeDecodeError comes through, when bytes are replaced, and when the number counts from zero."""
+    """Fails when UnicodeDecodeError comes through, when bytes are replaced, and when
+    the number counts from zero."""
     body = [b"eins", b"zwei", b"drei"]
     body[number - 1] = "zwölf".encode("latin-1")
     files = parallel(tmp_path, b"1\n2\n3\n", b"\n".join(body))
@@ -309,7 +315,8 @@ def test_a_damaged_archive_is_named(
 
 
 def test_a_stream_needs_no_memory_for_the_corpus(tmp_path: Path) -> None:
-    """Four times as many lines, the same memory. Fails when the files are read whole."""
+    """Four times as many lines, the same memory. Fails when the files are read
+    whole."""
     peaks = []
     for lines in (20_000, 80_000):
         files = parallel(
@@ -324,12 +331,13 @@ def test_a_stream_needs_no_memory_for_the_corpus(tmp_path: Path) -> None:
     assert peaks[1] < 2 * peaks[0] and peaks[1] < 500_000
 
 
-# The download --------------------------------------------------------------------------------------------------------
+# The download -------------------------------------------------------------------------
 
 
 @dataclass
 class Mirror:
-    """A web server of one file, what it answers, and the cache that the file goes to."""
+    """A web server of one file, what it answers, and the cache that the file goes
+    to."""
 
     body: bytes
     cache: Path
@@ -354,7 +362,8 @@ class Mirror:
 def mirror(
     files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Mirror]:
-    """A mirror of the small Multi30k on this machine, an empty cache, and no waiting between tries."""
+    """A mirror of the small Multi30k on this machine, an empty cache, and no waiting
+    between tries."""
     mirror = Mirror((files / NAME).read_bytes(), tmp_path / "cache")
 
     class Handler(BaseHTTPRequestHandler):
@@ -387,7 +396,8 @@ def mirror(
 
 
 def test_a_download_is_kept(mirror: Mirror) -> None:
-    """Fails when every call downloads again, and when anything else stays in the cache."""
+    """Fails when every call downloads again, and when anything else stays in the
+    cache."""
     path = fetch_multi30k(NAME)
     assert path.read_bytes() == mirror.body
     mirror.stop()
@@ -426,7 +436,8 @@ def test_a_damaged_file_in_the_cache_is_replaced(mirror: Mirror) -> None:
 def test_a_failed_download_leaves_nothing_behind(
     mirror: Mirror, answer: Callable[[bytes], tuple[int, bytes]], reason: str
 ) -> None:
-    """Fails when the file is written in place, without a checksum, and when another error is raised."""
+    """Fails when the file is written in place, without a checksum, and when another
+    error is raised."""
     mirror.answers = [answer(mirror.body) for _ in range(3)]
     with pytest.raises(CorpusUnavailable, match=reason) as caught:
         fetch_multi30k(NAME)
@@ -482,7 +493,8 @@ def test_a_cache_that_cannot_be_made(mirror: Mirror) -> None:
 def test_every_corpus_is_fetched_the_same_way(
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fails when the treebank is stored among the files of Multi30k, or its checksum is not compared."""
+    """Fails when the treebank is stored among the files of Multi30k, or its checksum is
+    not compared."""
     with pytest.raises(
         CorpusUnavailable, match="treebank.zip could not be stored.*hash"
     ):
@@ -532,7 +544,7 @@ def test_the_real_treebank() -> None:
     assert fetch_treebank().stat().st_size > 10**6
 
 
-# Batches -------------------------------------------------------------------------------------------------------------
+# Batches ------------------------------------------------------------------------------
 
 
 def content(batch: Batch) -> list[tuple[tuple[int, ...], ...]]:
@@ -549,7 +561,8 @@ def content(batch: Batch) -> list[tuple[tuple[int, ...], ...]]:
 
 @given(pairs=pairs)
 def test_a_batch_holds_the_pairs_and_the_shift_by_one(pairs: list) -> None:
-    """Fails when the target is not shifted, when the end token is missing, and when padding stands in front."""
+    """Fails when the target is not shifted, when the end token is missing, and when
+    padding stands in front."""
     batch = make_batch(pairs)
     for i, (source, target) in enumerate(pairs):
         rows = [
@@ -601,7 +614,8 @@ def test_pairs_of_like_length_stand_together() -> None:
 
 
 def test_order_depends_on_seed_and_epoch_alone() -> None:
-    """Fails when all epochs are alike, when the seed is ignored, and when the global generator is asked."""
+    """Fails when all epochs are alike, when the seed is ignored, and when the global
+    generator is asked."""
 
     def orders(seed: int) -> list:
         random.seed()  # whatever the global generator says
@@ -632,8 +646,9 @@ def test_batches_have_no_end_unless_asked() -> None:
 def test_batches_are_dealt_like_cards(
     pairs: list, world_size: int, epochs: int, seed: int
 ) -> None:
-    """Taken in turn, the workers' batches are one worker's. Fails when an epoch's remainder is dropped or repeated,
-    when the dealing starts anew each epoch, and when the order depends on the rank."""
+    """Taken in turn, the workers' batches are one worker's. Fails when an epoch's
+    remainder is dropped or repeated, when the dealing starts anew each epoch, and when
+    the order depends on the rank."""
     alone = [content(batch) for batch in token_batches(pairs, 20, seed, epochs)]
     ranks = [
         [
@@ -659,7 +674,8 @@ def test_a_worker_makes_its_own_batches_only(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_order_is_the_same_in_every_process() -> None:
-    """Fails when the seed goes through ``hash``, which differs from process to process."""
+    """Fails when the seed goes through ``hash``, which differs from process to
+    process."""
     program = (
         "from annotated_transformer.data import token_batches\n"
         "pairs = [([4] * n, [5] * n) for n in range(1, 40)]\n"
@@ -693,7 +709,8 @@ def streamed(*args: object, **kwargs: object) -> list:
 def test_a_buffer_of_everything_gives_the_batches_of_the_list(
     subwords: Subwords,
 ) -> None:
-    """Fails when the two ways draw their random numbers differently, or the budget is another."""
+    """Fails when the two ways draw their random numbers differently, or the budget is
+    another."""
     expected = [
         content(batch)
         for batch in token_batches(encode_pairs(TEXTS, subwords), 100, 5, 2)
@@ -709,7 +726,8 @@ def test_a_buffer_of_everything_gives_the_batches_of_the_list(
 def test_a_stream_gives_each_pair_to_one_worker_once_an_epoch(
     subwords: Subwords, buffer_size: int, world_size: int, seed: int
 ) -> None:
-    """Fails when the last buffer is dropped, when all workers read the same, and when the order does not repeat."""
+    """Fails when the last buffer is dropped, when all workers read the same, and when
+    the order does not repeat."""
     epochs, everything = 2, encode_pairs(TEXTS, subwords)
     for rank in range(world_size):
         arguments = {
@@ -728,7 +746,8 @@ def test_a_stream_gives_each_pair_to_one_worker_once_an_epoch(
 
 
 def test_a_stream_holds_the_budget_and_groups_by_length(subwords: Subwords) -> None:
-    """Fails when the buffer is not grouped: then far more is padding, and when it comes out in the order of length."""
+    """Fails when the buffer is not grouped: then far more is padding, and when it comes
+    out in the order of length."""
     batches = list(stream_batches(TEXTS, subwords, 150, epochs=1, buffer_size=60))
     assert all(
         max(batch.source.numel(), batch.target_input.numel()) <= 150
@@ -771,7 +790,8 @@ def test_a_stream_has_no_end_unless_asked_and_reads_files_anew(
 def test_pairs_that_are_empty_or_too_long_are_left_out_of_a_stream(
     subwords: Subwords,
 ) -> None:
-    """Fails when the end token is not counted, and when ``max_length`` looks at one side."""
+    """Fails when the end token is not counted, and when ``max_length`` looks at one
+    side."""
     texts = [("", "Hund"), ("The dog", " "), *TEXTS[:20]]
     lengths = [max(map(len, pair)) + 1 for pair in encode_pairs(texts, subwords)]
     limit = sorted(lengths)[10]
@@ -798,7 +818,8 @@ def test_pairs_that_are_empty_or_too_long_are_left_out_of_a_stream(
 def test_a_stream_that_cannot_be_is_refused_at_once(
     subwords: Subwords, arguments: dict, message: str
 ) -> None:
-    """Fails, for each row of the table, when its check is taken out, or waits for the first batch."""
+    """Fails, for each row of the table, when its check is taken out, or waits for the
+    first batch."""
     with pytest.raises(ValueError, match=message):
         stream_batches(
             **{"pairs": TEXTS, "subwords": subwords, "max_tokens": 100} | arguments
@@ -825,7 +846,8 @@ def test_a_stream_that_cannot_be_is_refused_at_once(
 def test_a_stream_without_pairs_ends_with_an_error(
     subwords: Subwords, texts: list, arguments: dict, message: str
 ) -> None:
-    """Fails when an endless stream of nothing runs forever, and when a long pair breaks the budget."""
+    """Fails when an endless stream of nothing runs forever, and when a long pair breaks
+    the budget."""
     with pytest.raises(ValueError, match=message):
         next(stream_batches(texts, subwords, **{"max_tokens": 100} | arguments))
 
@@ -846,11 +868,12 @@ def test_shards_are_disjoint_and_complete(number: int, world_size: int) -> None:
     assert sizes == sorted(sizes, reverse=True) and max(sizes) - min(sizes) <= 1
 
 
-# What test and training share ----------------------------------------------------------------------------------------
+# What test and training share ---------------------------------------------------------
 
 
 def test_overlap_is_counted_by_side_and_by_pair() -> None:
-    """Fails when two halves of different training pairs count as one, and when case or punctuation tell apart."""
+    """Fails when two halves of different training pairs count as one, and when case or
+    punctuation tell apart."""
     train = [("A dog.", "Ein Hund."), ("Two cats.", "Zwei Katzen."), ("...", "-")]
     held_out = [
         ("a  dog", "EIN HUND"),

@@ -30,7 +30,8 @@ seeds = st.integers(0, 99)
 
 
 class Copier(nn.Module):
-    """A model that says its source again, and then the last token of its row forever; it counts its steps."""
+    """A model that says its source again, and then the last token of its row forever;
+    it counts its steps."""
 
     def __init__(self, max_length: int = 100) -> None:
         super().__init__()
@@ -50,7 +51,8 @@ class Copier(nn.Module):
 
 @given(rows=rows)
 def test_each_sentence_ends_at_its_own_end(rows: list[list[int]]) -> None:
-    """Fails when words go on after the end, and when the search goes on after all have ended."""
+    """Fails when words go on after the end, and when the search goes on after all have
+    ended."""
     model = Copier()
     assert (
         greedy_search(model, rectangle([[*row, EOS_ID] for row in rows]), cache=False)
@@ -63,7 +65,8 @@ def test_each_sentence_ends_at_its_own_end(rows: list[list[int]]) -> None:
 def test_a_sentence_without_end_is_as_long_as_its_source_and_a_bit(
     rows: list[list[int]], extra: int
 ) -> None:
-    """Fails when the limit is that of the longest source in the batch, or one word short."""
+    """Fails when the limit is that of the longest source in the batch, or one word
+    short."""
     assert [
         len(said)
         for said in greedy_search(Copier(), rectangle(rows), extra, cache=False)
@@ -84,7 +87,8 @@ def test_the_model_sets_the_last_limit() -> None:
 
 
 def small(seed: int = 0, norm: str = "post") -> Transformer:
-    """A small model with large random positions: it says nonsense, changes its mind often, and sometimes ends."""
+    """A small model with large random positions: it says nonsense, changes its mind
+    often, and sometimes ends."""
     torch.manual_seed(seed)
     config = TransformerConfig(
         VOCABULARY_SIZE,
@@ -106,7 +110,8 @@ def small(seed: int = 0, norm: str = "post") -> Transformer:
 def test_every_word_is_the_most_likely_one_after_the_words_before(
     rows: list[list[int]], seed: int
 ) -> None:
-    """Fails when dropout is on, when the wrong position is read, and when padding or begin may be said."""
+    """Fails when dropout is on, when the wrong position is read, and when padding or
+    begin may be said."""
     model, source = small(seed), rectangle(rows)
     for i, said in enumerate(greedy_search(model, source, extra_length=3)):
         scores = model(source[i : i + 1], torch.tensor([[BOS_ID, *said]]))[0]
@@ -120,7 +125,8 @@ def test_every_word_is_the_most_likely_one_after_the_words_before(
 def test_a_batch_says_what_its_sentences_say_alone(
     rows: list[list[int]], seed: int, padding: int
 ) -> None:
-    """Fails when the limit depends on the padding, and when the source's padding is attended to."""
+    """Fails when the limit depends on the padding, and when the source's padding is
+    attended to."""
     model = small(seed)
     alone = [greedy_search(model, rectangle([row]), extra_length=3)[0] for row in rows]
     assert greedy_search(model, rectangle(rows, padding), extra_length=3) == alone
@@ -135,7 +141,8 @@ def test_the_model_is_left_in_evaluation_mode() -> None:
 
 @given(words=sentences, rest=st.lists(st.integers(0, VOCABULARY_SIZE - 1), max_size=3))
 def test_what_stands_behind_the_end_is_cut(words: list[int], rest: list[int]) -> None:
-    """Fails when the end token itself is kept, and when padding does not end a sentence."""
+    """Fails when the end token itself is kept, and when padding does not end a
+    sentence."""
     assert up_to_end(words) == words
     for end in (EOS_ID, PAD_ID):
         assert up_to_end([*words, end, *rest]) == words
@@ -158,7 +165,8 @@ def test_bad_sources_are_named(source: Tensor, message: str) -> None:
 
 
 def test_a_limit_below_one_is_refused() -> None:
-    """Fails when a sentence without room is searched all the same, or comes out without a hypothesis."""
+    """Fails when a sentence without room is searched all the same, or comes out without
+    a hypothesis."""
     for search in (greedy_search, beam_search):
         with pytest.raises(
             ValueError,
@@ -175,7 +183,8 @@ def test_a_limit_below_one_is_refused() -> None:
     ("beam_size", "alpha"), [(0, 0.6), (-1, 0.6), (4, -0.1), (4, 11), (4, float("nan"))]
 )
 def test_bad_arguments_of_beam_search_are_named(beam_size: int, alpha: float) -> None:
-    """Fails when an empty beam is searched, or an alpha taken for which the bound is none, or which overflows."""
+    """Fails when an empty beam is searched, or an alpha taken for which the bound is
+    none, or which overflows."""
     with pytest.raises(
         ValueError,
         match=f"beam_size is {beam_size} and alpha {alpha}, expected at least 1, and 0",
@@ -187,7 +196,8 @@ def test_bad_arguments_of_beam_search_are_named(beam_size: int, alpha: float) ->
 def test_what_never_ends_is_cut_at_its_limit(
     rows: list[list[int]], extra: int, beam_size: int
 ) -> None:
-    """Fails when a sentence without a finished hypothesis is lost, or has another sentence's limit."""
+    """Fails when a sentence without a finished hypothesis is lost, or has another
+    sentence's limit."""
     for (best, *_), row in zip(
         beam_search(Copier(), rectangle(rows), beam_size, 0.6, extra, False),
         rows,
@@ -209,7 +219,8 @@ def test_what_never_ends_is_cut_at_its_limit(
 def test_a_cache_gives_the_scores_of_the_prefix(
     rows: list[list[int]], seed: int, norm: str, order: Random
 ) -> None:
-    """Fails when a position, a mask or a layer norm is missed, and when the cache does not follow its hypotheses."""
+    """Fails when a position, a mask or a layer norm is missed, and when the cache does
+    not follow its hypotheses."""
     model, source = small(seed, norm).eval(), rectangle(rows)
     plain, cached = PrefixDecoder(model, source), CachedDecoder(model, source)
     kept, beams = len(rows), 1
@@ -244,7 +255,8 @@ def test_length_penalty_is_one_for_one_token_and_grows(
 def exhaustive(
     model: Transformer, source: Tensor, alpha: float, extra_length: int
 ) -> list[tuple[float, list[int]]]:
-    """Every sentence that ends within the limit, best first: the search without a search."""
+    """Every sentence that ends within the limit, best first: the search without a
+    search."""
     limit = source.size(1) + extra_length
     every, open_ids = [], [([], 0.0)]
     for length in range(1, limit + 1):
@@ -265,7 +277,8 @@ def exhaustive(
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_beam_as_wide_as_the_search_space_finds_the_best_of_all(seed: int) -> None:
-    """Fails when the search stops too early, ranks by another score, or loses a hypothesis on the way."""
+    """Fails when the search stops too early, ranks by another score, or loses a
+    hypothesis on the way."""
     torch.manual_seed(seed)
     model = Transformer(
         TransformerConfig(7, 1, 8, 16, 2, positions="learned", max_length=40)
@@ -299,7 +312,8 @@ def test_a_beam_as_wide_as_the_search_space_finds_the_best_of_all(seed: int) -> 
 def test_stopping_early_never_changes_the_best(
     rows: list[list[int]], seed: int, beam_size: int, alpha: float
 ) -> None:
-    """Fails when a sentence is given up while an open hypothesis of it is still on the way to the best score."""
+    """Fails when a sentence is given up while an open hypothesis of it is still on the
+    way to the best score."""
 
     class Patient(OpenHypotheses):
         """Goes on to the limit: nothing that has ended is good enough."""
@@ -329,7 +343,8 @@ def test_stopping_early_never_changes_the_best(
 def test_cache_and_batch_change_nothing(
     rows: list[list[int]], seed: int, beam_size: int, alpha: float
 ) -> None:
-    """Fails when the cache stays behind its hypotheses, or a sentence depends on its neighbors."""
+    """Fails when the cache stays behind its hypotheses, or a sentence depends on its
+    neighbors."""
     model, source = small(seed), rectangle(rows)
     together = beam_search(model, source, beam_size, alpha, extra_length=3)
     plain = beam_search(model, source, beam_size, alpha, extra_length=3, cache=False)
@@ -349,7 +364,8 @@ def test_cache_and_batch_change_nothing(
 def test_a_beam_of_one_is_greedy_search(
     rows: list[list[int]], seed: int, alpha: float
 ) -> None:
-    """Fails when one of the two takes another word, another limit, or keeps the end token."""
+    """Fails when one of the two takes another word, another limit, or keeps the end
+    token."""
     model, source = small(seed), rectangle(rows)
     found = beam_search(model, source, 1, alpha, extra_length=3)
     assert [[h.ids for h in hypotheses] for hypotheses in found] == [
@@ -361,7 +377,8 @@ def test_a_beam_of_one_is_greedy_search(
 def test_hypotheses_are_sorted_differ_and_carry_their_own_score(
     rows: list[list[int]], seed: int, beam_size: int
 ) -> None:
-    """Fails when a hypothesis is found twice, more are returned than asked for, or the end token does not count."""
+    """Fails when a hypothesis is found twice, more are returned than asked for, or the
+    end token does not count."""
     model, source = small(seed), rectangle(rows)
     for i, hypotheses in enumerate(
         beam_search(model, source, beam_size, 0.6, extra_length=3)
@@ -386,7 +403,8 @@ def test_hypotheses_are_sorted_differ_and_carry_their_own_score(
 
 
 class LateWinner(Copier):
-    """It may end at once (0.4), or say 5 (0.35) and then surely 5, 5 and the end: less likely, but longer."""
+    """It may end at once (0.4), or say 5 (0.35) and then surely 5, 5 and the end: less
+    likely, but longer."""
 
     def decode(self, target: Tensor, memory: Tensor, source: Tensor) -> Tensor:
         p = torch.full((*target.shape, VOCABULARY_SIZE), 1e-9)
@@ -397,7 +415,8 @@ class LateWinner(Copier):
 
 
 def test_an_open_hypothesis_that_can_still_win_is_waited_for() -> None:
-    """Fails when the bound divides by the penalty of the present length: the short one has the better score then."""
+    """Fails when the bound divides by the penalty of the present length: the short one
+    has the better score then."""
     [[best, *others]] = beam_search(
         LateWinner(), torch.tensor([[7]]), 2, 0.6, extra_length=5, cache=False
     )

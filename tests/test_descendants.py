@@ -1,4 +1,5 @@
-"""Chapter 19: GPT, BERT, T5 and ViT, held against the models of ``transformers`` with the same random weights."""
+"""Chapter 19: GPT, BERT, T5 and ViT, held against the models of ``transformers`` with
+the same random weights."""
 
 import inspect
 import math
@@ -64,7 +65,8 @@ REFERENCES = {
 
 
 def randomized(model: nn.Module) -> nn.Module:
-    """The model in evaluation mode, every parameter random and none zero: an unused one would show."""
+    """The model in evaluation mode, every parameter random and none zero: an unused one
+    would show."""
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(std=0.3)
@@ -72,7 +74,8 @@ def randomized(model: nn.Module) -> nn.Module:
 
 
 def renamed(parameters: dict[str, Tensor], names: dict[str, str]) -> dict[str, Tensor]:
-    """The parameters under our names; each must be matched by exactly one of the patterns."""
+    """The parameters under our names; each must be matched by exactly one of the
+    patterns."""
     found = {}
     for name, parameter in parameters.items():
         ours = [
@@ -95,7 +98,8 @@ def load(model: nn.Module, parameters: dict[str, Tensor]) -> nn.Module:
 
 
 def gpt_parameters(theirs: nn.Module) -> dict[str, Tensor]:
-    """Their parameters under our names: their matrices stand on their side, and queries, keys, values are one."""
+    """Their parameters under our names: their matrices stand on their side, and
+    queries, keys, values are one."""
     parts = {}
     for name, parameter in theirs.named_parameters():
         parameter = parameter.T if parameter.dim() == 2 and ".h." in name else parameter
@@ -146,7 +150,8 @@ def bert_parameters(theirs: nn.Module) -> dict[str, Tensor]:
 
 
 def t5_parameters(theirs: nn.Module, d_model: int) -> dict[str, Tensor]:
-    """Their parameters under our names; their embedding divided by the root of d_model, which ours multiplies by."""
+    """Their parameters under our names; their embedding divided by the root of d_model,
+    which ours multiplies by."""
     renames = {"q": "query", "k": "key", "v": "value", "o": "output"}
     places = {"SelfAttention": "self_attention", "EncDecAttention": "cross_attention"}
     found = {"embedding.weight": theirs.shared.weight.detach() / math.sqrt(d_model)}
@@ -221,7 +226,8 @@ def bert_config(**changes: object) -> BertConfig:
 
 @torch.no_grad()
 def test_gpt_is_gpt2_of_transformers() -> None:
-    """Fails with the exact GELU, without a bias, with scaled embeddings, and without the causal mask."""
+    """Fails with the exact GELU, without a bias, with scaled embeddings, and without
+    the causal mask."""
     sizes = {"n_embd": 16, "n_layer": 2, "n_head": 4, "n_inner": 32, "n_positions": 12}
     theirs = randomized(
         GPT2LMHeadModel(
@@ -235,7 +241,8 @@ def test_gpt_is_gpt2_of_transformers() -> None:
 
 @torch.no_grad()
 def test_bert_is_bert_of_transformers() -> None:
-    """Fails without the norm of the embeddings, the segments, the pooler's tanh, or the mask on padding."""
+    """Fails without the norm of the embeddings, the segments, the pooler's tanh, or the
+    mask on padding."""
     theirs = randomized(BertModel(bert_config()))
     ours = load(BERT(BERT_CONFIG), bert_parameters(theirs))
     tokens, segments = torch.randint(1, 20, (3, 12)), torch.randint(2, (3, 12))
@@ -250,7 +257,8 @@ def test_bert_is_bert_of_transformers() -> None:
 
 @torch.no_grad()
 def test_masked_word_predictor_is_that_of_transformers() -> None:
-    """Fails without the head's GELU, norm or bias; the count differs by the pooler, which theirs leaves out."""
+    """Fails without the head's GELU, norm or bias; the count differs by the pooler,
+    which theirs leaves out."""
     theirs = randomized(BertForMaskedLM(bert_config()))
     bert = BERT(BERT_CONFIG)
     pooler = {
@@ -282,7 +290,8 @@ def test_masked_word_predictor_is_that_of_transformers() -> None:
 
 @torch.no_grad()
 def test_t5_is_t5_of_transformers() -> None:
-    """Fails with scores divided by the root of d_k, a bias per layer, a LayerNorm, or buckets that differ."""
+    """Fails with scores divided by the root of d_k, a bias per layer, a LayerNorm, or
+    buckets that differ."""
     sizes = {"d_model": 20, "d_kv": 4, "d_ff": 32, "num_layers": 2, "num_heads": 4}
     theirs = randomized(T5ForConditionalGeneration(T5Config(vocab_size=20, **sizes)))
     ours = load(T5(T5_CONFIG), t5_parameters(theirs, 20))
@@ -296,7 +305,8 @@ def test_t5_is_t5_of_transformers() -> None:
 
 @torch.no_grad()
 def test_vit_is_vit_of_transformers() -> None:
-    """Fails with patches in another order, without the class token, and with the wrong position for it."""
+    """Fails with patches in another order, without the class token, and with the wrong
+    position for it."""
     sizes = {
         "hidden_size": 16,
         "num_hidden_layers": 2,
@@ -361,7 +371,8 @@ LINES = {
 
 @pytest.mark.parametrize("name", LINES)
 def test_at_most_60_lines(name: str) -> None:
-    """Fails when a descendant needs more than 60 lines of code, its helpers counted and docstrings not."""
+    """Fails when a descendant needs more than 60 lines of code, its helpers counted and
+    docstrings not."""
     sources = [inspect.getsource(getattr(descendants, part)) for part in LINES[name]]
     code = re.sub(r'^\s*"""(.|\n)*?"""$', "", "\n".join(sources), flags=re.M)
     assert sum(1 for line in code.splitlines() if line.strip()) <= 60
@@ -410,7 +421,8 @@ def test_t5_decodes_with_a_cache_as_without() -> None:
 
 
 def test_t5_records_its_attention() -> None:
-    """Fails when the attention forgets its weights; a row that may attend to nothing is zero, and no NaN."""
+    """Fails when the attention forgets its weights; a row that may attend to nothing is
+    zero, and no NaN."""
     model = T5(T5_CONFIG).eval()
     with record_attention(model) as weights:
         model(torch.tensor([[5, 6, 0], [0, 0, 0]]), torch.tensor([[1, 7], [1, 8]]))
@@ -424,7 +436,8 @@ def test_t5_records_its_attention() -> None:
 
 
 def test_relative_attention_is_the_formula() -> None:
-    """Fails when the scores are scaled or the bias is left out; rows without keys give zero."""
+    """Fails when the scores are scaled or the bias is left out; rows without keys give
+    zero."""
     bias = randomized(RelativePositionBias(4, both_ways=True))
     attention, x = RelativeAttention(T5_CONFIG, bias), torch.randn(2, 6, 20)
     mask = random_mask(2, 6, 6)
@@ -450,7 +463,8 @@ def test_buckets_are_those_of_transformers(both_ways: bool) -> None:
 
 @given(n=st.integers(1, 40), shift=st.integers(0, 20))
 def test_relative_bias_depends_on_the_distance_alone(n: int, shift: int) -> None:
-    """Fails when a position itself comes in, and when the queries do not stand at the end of the keys."""
+    """Fails when a position itself comes in, and when the queries do not stand at the
+    end of the keys."""
     bias = randomized(RelativePositionBias(2, both_ways=False))
     wide = bias(n + shift, n + shift)
     assert torch.equal(wide[:, shift:, shift:], bias(n, n))
@@ -481,7 +495,8 @@ def test_patches_are_squares_in_reading_order() -> None:
 
 
 def test_masking_is_80_10_10() -> None:
-    """Fails when special tokens are chosen, a share is off, or a word that is not chosen changes."""
+    """Fails when special tokens are chosen, a share is off, or a word that is not
+    chosen changes."""
     tokens = torch.randint(0, 50, (400, 500))
     corrupted, chosen = mask_words(tokens, mask_id=50)
     assert not chosen[tokens < 4].any() and torch.equal(

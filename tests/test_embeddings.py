@@ -40,7 +40,8 @@ def test_words_are_rows_times_the_root_of_d_model(rows: list[list[int]]) -> None
 
 
 def test_one_matrix_serves_both_ends() -> None:
-    """Fails when the logits have a matrix of their own, and when they are scaled as well."""
+    """Fails when the logits have a matrix of their own, and when they are scaled as
+    well."""
     embedding, tokens = SharedEmbedding(5, 4), torch.tensor([[3, 1]])
     states = torch.randn(1, 2, 4)
     assert [tuple(parameter.shape) for parameter in embedding.parameters()] == [(5, 4)]
@@ -52,7 +53,8 @@ def test_one_matrix_serves_both_ends() -> None:
 
 
 def test_words_and_logits_start_with_unit_variance() -> None:
-    """Fails with the start of ``nn.Embedding`` (variance one: logits of variance d_model) and with Xavier's."""
+    """Fails with the start of ``nn.Embedding`` (variance one: logits of variance
+    d_model) and with Xavier's."""
     embedding = SharedEmbedding(2000, 64)
     assert 0.9 < embedding(torch.arange(2000)).var() < 1.1
     assert 0.9 < embedding.logits(torch.randn(50, 64)).var() < 1.1
@@ -60,7 +62,8 @@ def test_words_and_logits_start_with_unit_variance() -> None:
 
 @given(d_model=st.sampled_from([2, 6, 8]), length=st.integers(1, 40))
 def test_sinusoids_are_the_formula(d_model: int, length: int) -> None:
-    """Fails when sines and cosines stand in two halves, and when the exponent lacks its factor of two."""
+    """Fails when sines and cosines stand in two halves, and when the exponent lacks its
+    factor of two."""
     table = SinusoidalPositionalEncoding(d_model, length)(torch.zeros(length, d_model))
     for pos in range(length):
         for i in range(d_model // 2):
@@ -73,7 +76,8 @@ def test_sinusoids_are_the_formula(d_model: int, length: int) -> None:
 def test_a_rotation_that_depends_on_k_alone_carries_pos_to_pos_plus_k(
     pos: int, k: int
 ) -> None:
-    """With cos + i sin for each pair of channels, it is a product. Fails for the learned table."""
+    """With cos + i sin for each pair of channels, it is a product. Fails for the
+    learned table."""
     table = positions(SinusoidalPositionalEncoding, 8, 61)
     rotations = torch.complex(table[:, 1::2], table[:, 0::2])  # (length, d_model / 2)
     assert_close(rotations[pos + k], rotations[pos] * rotations[k])

@@ -1,4 +1,5 @@
-"""Chapter 13: BLEU and chrF, scores with signatures, the paired bootstrap, averaged checkpoints."""
+"""Chapter 13: BLEU and chrF, scores with signatures, the paired bootstrap, averaged
+checkpoints."""
 
 import gzip
 import math
@@ -53,7 +54,8 @@ corpora = st.lists(st.tuples(lines, lines), min_size=1, max_size=4)
 
 
 def some_lines(seed: int, number: int = 60) -> tuple[list[str], list[str], list[str]]:
-    """References and two systems that have most words right, the second system a few more."""
+    """References and two systems that have most words right, the second system a few
+    more."""
     rng = np.random.default_rng(seed)
     words = np.array(
         "der die das ein Hund Katze Mann Frau sieht hört kleine alte und , .".split()
@@ -69,7 +71,8 @@ def some_lines(seed: int, number: int = 60) -> tuple[list[str], list[str], list[
 
 
 def test_ngrams_are_clipped() -> None:
-    """Fails when a word of the reference can be matched twice, or an order is off by one."""
+    """Fails when a word of the reference can be matched twice, or an order is off by
+    one."""
     hypothesis, reference = (
         "der kleine Hund sieht der Hund".split(),
         "der kleine Hund sieht die Katze".split(),
@@ -84,7 +87,8 @@ def test_ngrams_are_clipped() -> None:
 
 
 def test_bleu_by_hand() -> None:
-    """Fails when the mean is not geometric, the brevity penalty is missing, or long output is punished too."""
+    """Fails when the mean is not geometric, the brevity penalty is missing, or long
+    output is punished too."""
     reference = ["der kleine Hund sieht die Katze"]
     assert math.isclose(
         bleu(["der kleine Hund sieht der Hund"], reference), 100 * (1 / 15) ** 0.25
@@ -99,7 +103,8 @@ def test_bleu_by_hand() -> None:
 
 
 def test_orders_without_a_match_count_half_and_a_quarter() -> None:
-    """Fails when smoothing starts at one, or does not go on halving; nothing at all stays zero."""
+    """Fails when smoothing starts at one, or does not go on halving; nothing at all
+    stays zero."""
     counts = np.array([[5, 5, 2], [4, 4, 1], [3, 3, 0], [2, 2, 0]])
     assert math.isclose(
         bleu_from_counts(counts), 100 * (2 / 5 * 1 / 4 * 1 / 6 * 1 / 8) ** 0.25
@@ -112,7 +117,8 @@ def test_orders_without_a_match_count_half_and_a_quarter() -> None:
 @example(corpus=[("", "")])
 @example(corpus=[("a b c d\n-\n", "a b c d -")])
 def test_bleu_is_that_of_sacrebleu(corpus: list[tuple[str, str]]) -> None:
-    """Fails when tokens, clipping, smoothing or lengths differ from sacreBLEU's default on any text."""
+    """Fails when tokens, clipping, smoothing or lengths differ from sacreBLEU's default
+    on any text."""
     hypotheses, references = (list(side) for side in zip(*corpus, strict=True))
     assert (
         abs(
@@ -127,7 +133,8 @@ def test_bleu_is_that_of_sacrebleu(corpus: list[tuple[str, str]]) -> None:
 @example(corpus=[("", "")])
 @example(corpus=[("Hundehütte", "ab"), ("ab", "Hundehütte")])
 def test_chrf_is_that_of_sacrebleu(corpus: list[tuple[str, str]]) -> None:
-    """Fails when spaces count, an order is wrong, or n-grams count where the reference is too short for any."""
+    """Fails when spaces count, an order is wrong, or n-grams count where the reference
+    is too short for any."""
     hypotheses, references = (list(side) for side in zip(*corpus, strict=True))
     assert (
         abs(
@@ -139,7 +146,8 @@ def test_chrf_is_that_of_sacrebleu(corpus: list[tuple[str, str]]) -> None:
 
 
 def test_chrf_by_hand() -> None:
-    """Fails when precision and recall are exchanged: the chapter's example would get another score."""
+    """Fails when precision and recall are exchanged: the chapter's example would get
+    another score."""
     assert math.isclose(chrf(["Hund"], ["Hut"]), 100 * 5 * (35 / 324) / (27 / 18))
     assert chrf(["Hu"], ["Hund"]) < chrf(
         ["Hund"], ["Hu"]
@@ -156,7 +164,8 @@ def test_lists_that_do_not_belong_together_are_refused(measure) -> None:
 
 
 def test_scores_carry_their_signatures() -> None:
-    """Fails when a score is made with other settings than its name says, or differs from the definitions."""
+    """Fails when a score is made with other settings than its name says, or differs
+    from the definitions."""
     references, _, hypotheses = some_lines(1)
     scores = score(hypotheses, references, moses_lower_case(references, "de"))
     assert scores["bleu"]["score"] == round(bleu(hypotheses, references), 2)
@@ -175,7 +184,8 @@ def test_scores_carry_their_signatures() -> None:
 
 
 def test_moses_lower_case() -> None:
-    """Fails when case, punctuation or spaces stay as they were, or an entity is not written as Moses does."""
+    """Fails when case, punctuation or spaces stay as they were, or an entity is not
+    written as Moses does."""
     assert moses_lower_case(["„Geht's?“, fragt Ida  ."], "de") == [
         "&quot; geht &apos; s ? &quot; , fragt ida ."
     ]
@@ -183,7 +193,8 @@ def test_moses_lower_case() -> None:
 
 @pytest.mark.parametrize(("language", "allowed"), [("de", 0), ("fr", 1)])
 def test_moses_lower_case_is_how_multi30k_was_made(language: str, allowed: int) -> None:
-    """Fails when our preparation is not that of the published references (one French line has a space more there)."""
+    """Fails when our preparation is not that of the published references (one French
+    line has a space more there)."""
     plain = MULTI30K / f"test_2016_flickr.{language}.gz"
     published = MULTI30K / f"test_2016_flickr.lc.norm.tok.{language}"
     if not (plain.is_file() and published.is_file()):
@@ -198,7 +209,8 @@ def test_moses_lower_case_is_how_multi30k_was_made(language: str, allowed: int) 
 
 
 def test_compounds_are_split_at_hyphens_inside_words() -> None:
-    """Fails when a dash between spaces is taken for a hyphen, or a second hyphen of a word is left."""
+    """Fails when a dash between spaces is taken for a hyphen, or a second hyphen of a
+    word is left."""
     assert split_compounds("rich-text format") == "rich ##AT##-##AT## text format"
     assert split_compounds("U-Bahn-Netz") == "U ##AT##-##AT## Bahn ##AT##-##AT## Netz"
     untouched = "er - und sie -5 7-"
@@ -219,7 +231,8 @@ def test_bootstrap_repeats_itself_and_knows_its_seed() -> None:
 
 
 def test_bootstrap_fields() -> None:
-    """Fails when a field does not hold what its name says, or the systems are exchanged."""
+    """Fails when a field does not hold what its name says, or the systems are
+    exchanged."""
     references, first, second = some_lines(3)
     result = paired_bootstrap(first, second, references, samples=400)
     assert math.isclose(
@@ -243,7 +256,8 @@ def test_bootstrap_fields() -> None:
 
 
 def test_bootstrap_draws_as_sacrebleu_does() -> None:
-    """Fails when the resamples, or the scores on them, are not sacreBLEU's for the same seed."""
+    """Fails when the resamples, or the scores on them, are not sacreBLEU's for the same
+    seed."""
     references, first, second = some_lines(4)
     ours = paired_bootstrap(first, second, references)
     named, metrics = (
@@ -260,7 +274,8 @@ def test_bootstrap_draws_as_sacrebleu_does() -> None:
 
 
 def test_p_is_two_sided_and_never_zero() -> None:
-    """Fails when one tail is left out, differences are not centered, or a system differs from itself."""
+    """Fails when one tail is left out, differences are not centered, or a system
+    differs from itself."""
     differences = np.array([1.0, 2.0, 3.0, 4.0, 5.0])  # centered: -2 to 2
     assert [bootstrap_p(d, differences) for d in (3.0, 2.0, -2.0, 1.0)] == [
         1 / 6,
@@ -274,7 +289,8 @@ def test_p_is_two_sided_and_never_zero() -> None:
 
 
 def test_false_alarms_are_as_rare_as_p_says() -> None:
-    """Fails when ``p < 0.05`` comes up far more or far less often than that between systems that are equally good."""
+    """Fails when ``p < 0.05`` comes up far more or far less often than that between
+    systems that are equally good."""
     references, first, second = some_lines(8, number=100)
     pair, rng = (
         np.stack([bleu_counts(text, references) for text in (first, second)]),
@@ -317,7 +333,8 @@ def checkpoint(path: Path, value: float, step: int, rows: int = 2) -> Path:
 
 
 def test_average_is_the_mean_of_the_weights_alone(tmp_path: Path) -> None:
-    """Fails when the optimizer's state slips in, the sum is not divided, or the facts are not the last one's."""
+    """Fails when the optimizer's state slips in, the sum is not divided, or the facts
+    are not the last one's."""
     paths = [
         checkpoint(tmp_path / str(step), value, step)
         for step, value in ((10, 1.0), (20, 2.0), (30, 6.0))
@@ -336,7 +353,8 @@ def test_average_is_the_mean_of_the_weights_alone(tmp_path: Path) -> None:
 
 
 def test_average_refuses_what_has_no_mean(tmp_path: Path) -> None:
-    """Fails when no checkpoints, those of another model, or damaged ones are averaged."""
+    """Fails when no checkpoints, those of another model, or damaged ones are
+    averaged."""
     one, other = (
         checkpoint(tmp_path / "one", 1.0, 1),
         checkpoint(tmp_path / "other", 1.0, 1, rows=3),

@@ -1,4 +1,5 @@
-"""The glossary: enough terms, all four languages, and every entry leads to the heading that defines it."""
+"""The glossary: enough terms, all four languages, and every entry leads to the heading
+that defines it."""
 
 import re
 import sys
@@ -15,7 +16,8 @@ from annotated_book import pages  # noqa: E402
 
 TERMS = yaml.safe_load((ROOT / "book" / "glossary.yml").read_text(encoding="utf-8"))
 FIELDS = ["term", "vi", "ko", "zh", "definition", "notebook", "heading"]
-# Letters that a form may be made of besides Latin ones: Hangul, or the unified Chinese characters.
+# Letters that a form may be made of besides Latin ones: Hangul, or the unified Chinese
+# characters.
 SCRIPTS = {"vi": "LATIN", "ko": "LATIN|HANGUL", "zh": "LATIN|CJK UNIFIED"}
 
 
@@ -29,7 +31,8 @@ def test_there_are_sixty_terms_and_more():
 
 
 def test_terms_are_sorted_and_stand_once():
-    """Fails for a term at the wrong place, or the same term twice, in capitals or not."""
+    """Fails for a term at the wrong place, or the same term twice, in capitals or
+    not."""
     names = [entry["term"].casefold() for entry in TERMS]
     assert names == sorted(names)
     assert len(set(names)) == len(names)
@@ -42,7 +45,8 @@ def test_no_definition_stands_twice():
 
 @pytest.mark.parametrize("entry", TERMS, ids=term)
 def test_entry_is_complete(entry):
-    """Fails for a field that is missing, empty or unknown, or a definition that is no short sentence."""
+    """Fails for a field that is missing, empty or unknown, or a definition that is no
+    short sentence."""
     assert list(entry) == FIELDS
     assert all(
         isinstance(text, str) and text == text.strip() != "" for text in entry.values()
@@ -53,7 +57,8 @@ def test_entry_is_complete(entry):
 @pytest.mark.parametrize("language", SCRIPTS)
 @pytest.mark.parametrize("entry", TERMS, ids=term)
 def test_form_is_written_in_the_script_of_its_language(entry, language):
-    """Fails when two languages change places, or letters are decomposed, so that a search in the page misses them."""
+    """Fails when two languages change places, or letters are decomposed, so that a
+    search in the page misses them."""
     form = entry[language]
     assert unicodedata.is_normalized("NFC", form)
     names = [unicodedata.name(letter) for letter in form if letter.isalpha()]
@@ -62,21 +67,24 @@ def test_form_is_written_in_the_script_of_its_language(entry, language):
 
 @pytest.mark.parametrize("language", ["ko", "zh"])
 def test_most_forms_are_native(language):
-    """Fails when English words were put in place of a language: only a few names, BLEU among them, stay Latin."""
+    """Fails when English words were put in place of a language: only a few names, BLEU
+    among them, stay Latin."""
     latin = [entry["term"] for entry in TERMS if entry[language].isascii()]
     assert len(latin) <= 6, latin
 
 
 @pytest.mark.parametrize("entry", TERMS, ids=term)
 def test_entry_leads_to_a_heading(entry):
-    """Fails when a notebook or one of its headings is renamed, or when a heading is not the only one of its name."""
+    """Fails when a notebook or one of its headings is renamed, or when a heading is not
+    the only one of its name."""
     notebook = ROOT / "notebooks" / f"{entry['notebook']}.ipynb"
     assert notebook.is_file()
     assert pages.headings(notebook).count(entry["heading"]) == 1
 
 
 def test_the_page_shows_every_form_in_its_language():
-    """Fails when a term, a form or the mark of its language is missing on the page, or a place has no link."""
+    """Fails when a term, a form or the mark of its language is missing on the page, or
+    a place has no link."""
     page = pages.glossary(ROOT)
     for entry in TERMS:
         assert f"\n{entry['term']}\n  {entry['definition']}\n" in page

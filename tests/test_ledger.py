@@ -37,13 +37,14 @@ def named(entry: dict) -> str:
 
 
 def test_every_part_of_the_paper_has_an_entry():
-    """Fails when an entry is taken out, or stands for something that the paper does not have."""
+    """Fails when an entry is taken out, or stands for something that the paper does not
+    have."""
     assert {entry["paper"] for entry in ENTRIES} == set(PAPER)
 
 
 def test_the_picture_has_a_place_for_every_part():
-    """Fails when a part is missing in the picture's outline or stands there twice, or sections, equations, tables or
-    figures do not come in their order."""
+    """Fails when a part is missing in the picture's outline or stands there twice, or
+    sections, equations, tables or figures do not come in their order."""
     drawn = [part for parts in picture.OUTLINE.values() for part in parts]
     assert sorted(drawn) == sorted(PAPER)
     for kind in ("section", "equation", "table", "figure"):
@@ -64,8 +65,8 @@ def test_what_can_be_run_is_run(entry):
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=named)
 def test_entry_is_complete(entry):
-    """Fails for an unknown field or status, an entry without a place in the book, a deviation or mere prose without its
-    reason, or a claim without code and test."""
+    """Fails for an unknown field or status, an entry without a place in the book, a
+    deviation or mere prose without its reason, or a claim without code and test."""
     assert set(entry) <= FIELDS
     assert entry["status"] in STATUSES
     assert {"notebook", "heading"} <= set(entry)
@@ -88,7 +89,8 @@ def test_entry_leads_to_a_paragraph(entry):
 
 @pytest.mark.parametrize("entry", [e for e in ENTRIES if "symbol" in e], ids=named)
 def test_entry_leads_to_code_and_test(entry):
-    """Fails when a symbol or a test is renamed, or the test file does not import the symbol's module."""
+    """Fails when a symbol or a test is renamed, or the test file does not import the
+    symbol's module."""
     module, name = entry["symbol"].rsplit(".", 1)
     assert hasattr(importlib.import_module(module), name)
     path, _, test = entry["test"].partition("::")

@@ -25,7 +25,8 @@ def states(batch: int = 2, n: int = 3, d_model: int = 8) -> Tensor:
 def test_heads_are_columns_side_by_side(
     batch: int, n: int, heads: int, size: int
 ) -> None:
-    """Fails when the heads are cut by ``view`` without the transpose: positions and heads mix."""
+    """Fails when the heads are cut by ``view`` without the transpose: positions and
+    heads mix."""
     x = states(batch, n, heads * size)
     split = split_heads(x, heads)
     assert split.shape == (batch, heads, n, size)
@@ -45,7 +46,8 @@ def test_heads_are_columns_side_by_side(
 def test_with_and_without_weights_are_one(
     n_q: int, n_k: int, heads: int, d_k: int, d_v: int, mask_axes: str | None
 ) -> None:
-    """Values and gradients, rows that may attend to nothing included. Fails when one of the paths drops the mask."""
+    """Values and gradients, rows that may attend to nothing included. Fails when one of
+    the paths drops the mask."""
     attention = MultiHeadAttention(6, heads, d_k, d_v).double()
     query, key, value = states(2, n_q, 6), states(2, n_k, 6), states(2, n_k, 6)
     shape = {
@@ -68,7 +70,8 @@ def test_with_and_without_weights_are_one(
 def test_a_query_that_may_attend_to_nothing_gets_zero_and_never_nan(
     need_weights: bool,
 ) -> None:
-    """Fails when the fused path is replaced by a plain softmax, and when the output has a bias."""
+    """Fails when the fused path is replaced by a plain softmax, and when the output has
+    a bias."""
     attention, x = MultiHeadAttention(8, 2).double(), states()
     mask = torch.ones(2, 3, 3, dtype=torch.bool)
     mask[0, 1] = False
@@ -80,7 +83,8 @@ def test_a_query_that_may_attend_to_nothing_gets_zero_and_never_nan(
 
 @given(heads=st.sampled_from([1, 2, 4]), n=sizes)
 def test_equals_pytorch_with_the_same_weights(heads: int, n: int) -> None:
-    """Outputs, weights and gradients. Fails when query and key projections are swapped."""
+    """Outputs, weights and gradients. Fails when query and key projections are
+    swapped."""
     ours = MultiHeadAttention(8, heads).double()
     theirs = nn.MultiheadAttention(
         8, heads, bias=False, batch_first=True, dtype=torch.float64
@@ -124,7 +128,8 @@ def test_each_head_attends_by_itself() -> None:
 
 @given(n=sizes)
 def test_self_attention_is_blind_to_order(n: int) -> None:
-    """Permuted words give permuted outputs. Fails when a causal mask is applied unasked."""
+    """Permuted words give permuted outputs. Fails when a causal mask is applied
+    unasked."""
     attention, x, order = (
         MultiHeadAttention(8, 2).double(),
         states(2, n),
@@ -149,7 +154,8 @@ def test_a_batch_of_one_stands_for_any_batch(need_weights: bool) -> None:
 
 @given(heads=st.sampled_from([1, 2, 3, 4, 6, 12]))
 def test_many_heads_cost_as_much_as_one(heads: int) -> None:
-    """Four square matrices and no bias. Fails when each head is as wide as the model."""
+    """Four square matrices and no bias. Fails when each head is as wide as the
+    model."""
     shapes = [
         tuple(parameter.shape)
         for parameter in MultiHeadAttention(12, heads).parameters()

@@ -1,6 +1,8 @@
-"""The notebooks as source: in step with the package, clean, stamped, quoting the paper word for word.
+"""The notebooks as source: in step with the package, clean, stamped, quoting the paper
+word for word.
 
-That every cell runs is nbval's part: `pytest --nbval-lax notebooks`, which `make test` includes.
+That every cell runs is nbval's part: `pytest --nbval-lax notebooks`, which `make test`
+includes.
 """
 
 import ast
@@ -80,7 +82,8 @@ def test_no_module_is_left_over():
 
 @each_notebook
 def test_no_output_is_stored(path):
-    """Fails when a notebook is saved after a run without `make export`, which cleans it."""
+    """Fails when a notebook is saved after a run without `make export`, which cleans
+    it."""
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         if cell["cell_type"] == "code":
             assert not cell["outputs"] and cell["execution_count"] is None, (
@@ -90,7 +93,8 @@ def test_no_output_is_stored(path):
 
 @each_notebook
 def test_stamp_is_fresh(path):
-    """Fails when the repository's address or a chapter's metadata changes without `make stamp`."""
+    """Fails when the repository's address or a chapter's metadata changes without `make
+    stamp`."""
     notebook = json.loads(path.read_text(encoding="utf-8"))
     assert notebook == stamp.stamped(notebook, stamp.repository())
 
@@ -127,7 +131,8 @@ EXCERPTS = json.loads(
 
 
 def is_excerpt(words: str, section: str) -> bool:
-    """Whether the words stand in an excerpt of that section: all of it, or a run of at least six words."""
+    """Whether the words stand in an excerpt of that section: all of it, or a run of at
+    least six words."""
     section = section.removeprefix("section ")
     return any(
         words == excerpt["text"]
@@ -139,7 +144,8 @@ def is_excerpt(words: str, section: str) -> bool:
 
 @each_notebook
 def test_quotations_are_the_papers_own_words(path):
-    """Fails when a word of a quotation is changed, its section is wrong, or it is not written as one."""
+    """Fails when a word of a quotation is changed, its section is wrong, or it is not
+    written as one."""
     for text in cells(path, "markdown")[1:]:  # the header's promise is ours
         quotations = list(QUOTATION.finditer(text))
         for quotation in quotations:
@@ -153,7 +159,8 @@ def test_quotations_are_the_papers_own_words(path):
 
 
 def test_every_chapter_quotes_the_paper():
-    """Fails when a chapter loses its last quotation (or the pattern above stops matching)."""
+    """Fails when a chapter loses its last quotation (or the pattern above stops
+    matching)."""
     silent = [
         path.stem
         for path in NOTEBOOKS
@@ -164,7 +171,8 @@ def test_every_chapter_quotes_the_paper():
 
 @each_notebook
 def test_chapter_is_complete(path):
-    """Fails when a section that every chapter has is missing, or an exercise has neither answer nor check."""
+    """Fails when a section that every chapter has is missing, or an exercise has
+    neither answer nor check."""
     prose = "\n".join(cells(path, "markdown"))
     for heading in (
         "Where people go wrong",
@@ -194,14 +202,16 @@ def code_lines(source: str) -> int:
 
 @each_notebook
 def test_cells_are_short(path):
-    """Fails when a cell has more than 30 lines of code, or the usual cell more than 8."""
+    """Fails when a cell has more than 30 lines of code, or the usual cell more than
+    8."""
     lines = [code_lines(source) for source in cells(path, "code")]
     assert max(lines) <= 30 and statistics.median(lines) <= 8
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_exported_definitions_are_documented(module):
-    """Fails when a public function or class is exported without docstring or without type hints."""
+    """Fails when a public function or class is exported without docstring or without
+    type hints."""
     for node in ast.parse((PACKAGE / f"{module}.py").read_text(encoding="utf-8")).body:
         if isinstance(
             node, ast.FunctionDef | ast.ClassDef
@@ -236,7 +246,8 @@ def test_imports_run_one_way():
 
 @each_notebook
 def test_charts_leave_the_names_of_vega_alone(path):
-    """Fails when a chart's parameter is called like a signal that Vega has already: the chart would stay empty."""
+    """Fails when a chart's parameter is called like a signal that Vega has already: the
+    chart would stay empty."""
     names = re.findall(
         r'alt\.param\(\s*(?:name=)?"(\w+)"', "\n".join(cells(path, "code"))
     )

@@ -29,7 +29,8 @@ from annotated_transformer.transformer import Transformer, TransformerConfig
 def test_the_rate_climbs_to_the_end_of_the_warmup_and_then_falls(
     step: int, d_model: int, warmup: int
 ) -> None:
-    """Fails when ``min`` becomes ``max``, and when the exponent of the warm-up is -0.5."""
+    """Fails when ``min`` becomes ``max``, and when the exponent of the warm-up is
+    -0.5."""
     rate = transformer_learning_rate(step, d_model, warmup)
     peak = 1 / math.sqrt(d_model * warmup)
     assert rate == pytest.approx(
@@ -57,7 +58,8 @@ def test_adam_has_the_constants_of_the_paper() -> None:
 
 
 def test_adam_is_the_update_written_out() -> None:
-    """Equal to the update written out, over many steps. Fails without bias correction, and when betas are swapped."""
+    """Equal to the update written out, over many steps. Fails without bias correction,
+    and when betas are swapped."""
     parameter = nn.Parameter(torch.tensor([1.0, -2.0], dtype=torch.float64))
     optimizer = transformer_optimizer(nn.ParameterList([parameter]))
     theta, m, v = parameter.detach().clone(), 0.0, 0.0
@@ -73,7 +75,8 @@ def test_adam_is_the_update_written_out() -> None:
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_dropout_has_the_sites_of_section_5_4_and_no_other(norm: str) -> None:
-    """Fails when a site is added, taken out or moved, and when anything but these sites draws random numbers."""
+    """Fails when a site is added, taken out or moved, and when anything but these sites
+    draws random numbers."""
     config = TransformerConfig(
         11, num_layers=2, d_model=8, d_ff=16, num_heads=2, norm=norm, max_length=6
     )
@@ -120,7 +123,8 @@ def test_dropout_has_the_sites_of_section_5_4_and_no_other(norm: str) -> None:
 def test_the_loss_is_that_of_pytorch(
     batch: int, m: int, vocabulary_size: int, smoothing: float
 ) -> None:
-    """Values, gradients and the count. Fails when padding counts, and when the mass goes to the wrong words only."""
+    """Values, gradients and the count. Fails when padding counts, and when the mass
+    goes to the wrong words only."""
     logits = torch.randn(
         batch, m, vocabulary_size, dtype=torch.float64, requires_grad=True
     )
@@ -156,7 +160,8 @@ def test_padding_has_no_loss_and_no_gradient() -> None:
 
 
 def test_certainty_is_punished() -> None:
-    """The smoothed loss is least where the model is as uncertain as the targets. Fails when smoothing is ignored."""
+    """The smoothed loss is least where the model is as uncertain as the targets. Fails
+    when smoothing is ignored."""
     smoothing, size, targets = 0.1, 5, torch.tensor([[2]])
     wanted = torch.full((size,), smoothing / size)
     wanted[2] += 1 - smoothing

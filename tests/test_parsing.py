@@ -1,4 +1,5 @@
-"""Chapter 16: trees and brackets, mending, labelled F1 beside PYEVALB, treebanks, the parser and its command."""
+"""Chapter 16: trees and brackets, mending, labelled F1 beside PYEVALB, treebanks, the
+parser and its command."""
 
 import json
 import os
@@ -97,12 +98,13 @@ symbols = st.sampled_from(
     ["(S", ")S", "(NP", ")NP", "(VP", ")VP", "DT", "NN", UNTAGGED]
 )
 
-# Trees and brackets --------------------------------------------------------------------------------------------------
+# Trees and brackets -------------------------------------------------------------------
 
 
 @given(tree=trees)
 def test_brackets_and_back(tree: Tree) -> None:
-    """Fails when a word, a tag, a unary, an escaped bracket or a second root is lost on the way."""
+    """Fails when a word, a tag, a unary, an escaped bracket or a second root is lost on
+    the way."""
     assert read_trees(str(tree)) == [tree]
     assert restore(linearize(tree), words_below(tree)) == tree
     assert (
@@ -113,7 +115,8 @@ def test_brackets_and_back(tree: Tree) -> None:
 
 @needs_sample
 def test_the_whole_sample_there_and_back(sample: Treebank) -> None:
-    """Fails when one of the sample's trees does not come back from its brackets, or normalizing leaves a trace."""
+    """Fails when one of the sample's trees does not come back from its brackets, or
+    normalizing leaves a trace."""
     assert len(everything(sample)) == 3914 and all(everything(sample))
     for tree in everything(sample):
         assert (
@@ -130,7 +133,8 @@ def test_the_whole_sample_there_and_back(sample: Treebank) -> None:
 
 @needs_sample
 def test_the_split_is_fixed_and_by_file(sample: Treebank) -> None:
-    """Fails when a file changes sides, or the parts share trees because one is read twice."""
+    """Fails when a file changes sides, or the parts share trees because one is read
+    twice."""
     assert [len(part) for part in (sample.train, sample.validation, sample.test)] == [
         3501,
         217,
@@ -159,7 +163,8 @@ def test_very_deep_trees() -> None:
 
 
 def test_normalizing() -> None:
-    """Fails when a function stays, -LRB- loses its name, or a constituent that held only traces is kept."""
+    """Fails when a function stays, -LRB- loses its name, or a constituent that held
+    only traces is kept."""
     text = "( (S-1 (NP=2 (-NONE- *)) (PRN (-LRB- -LRB-) (ADVP|PRT (RB so)) (-RRB- -RRB-)) (NP-SBJ (PRP$ its) (NN end))) )"
     plain = "(TOP (S (PRN (-LRB- -LRB-) (ADVP (RB so)) (-RRB- -RRB-)) (NP (PRP$ its) (NN end))))"
     assert str(normalize(read_trees(text)[0])) == plain
@@ -198,12 +203,13 @@ def test_the_line_needs_a_top() -> None:
         linearize(read_trees("(S (NN a))")[0])
 
 
-# Mending -------------------------------------------------------------------------------------------------------------
+# Mending ------------------------------------------------------------------------------
 
 
 @given(tokens=st.lists(symbols, max_size=20), count=st.integers(1, 5))
 def test_anything_becomes_a_tree_over_the_words(tokens: list[str], count: int) -> None:
-    """Fails when a word is lost, doubled or moved, or a mended tree is not well-formed."""
+    """Fails when a word is lost, doubled or moved, or a mended tree is not
+    well-formed."""
     words = [f"w{i}" for i in range(count)]
     tree, repairs = mend(tokens, words)
     assert words_below(tree) == words and min(repairs.values(), default=1) > 0
@@ -234,7 +240,8 @@ def test_anything_becomes_a_tree_over_the_words(tokens: list[str], count: int) -
     ],
 )
 def test_the_rule_of_mending(line: str, expected: str, repairs: dict[str, int]) -> None:
-    """Fails when a case of the stated rule is mended otherwise, or counted as another kind."""
+    """Fails when a case of the stated rule is mended otherwise, or counted as another
+    kind."""
     assert mend(line.split(), list("abc")) == (
         read_trees(f"(TOP {expected})")[0],
         repairs,
@@ -247,11 +254,12 @@ def test_no_words_no_tree() -> None:
         mend(["NN"], [])
 
 
-# Scores --------------------------------------------------------------------------------------------------------------
+# Scores -------------------------------------------------------------------------------
 
 
 def perturbed(tree: Tree, rng: random.Random) -> Tree:
-    """The tree as a bad parser would have it: brackets lost, doubled, and with another label."""
+    """The tree as a bad parser would have it: brackets lost, doubled, and with another
+    label."""
     line = linearize(tree)
     for _ in range(rng.randrange(8)):
         at = rng.randrange(len(line))
@@ -262,7 +270,8 @@ def perturbed(tree: Tree, rng: random.Random) -> Tree:
 
 
 def as_pyevalb_reads(tree: Tree, kept: list[bool]) -> Tree | None:
-    """The tree after evalb's deletions, which PYEVALB leaves to its user: no TOP, no punctuation, PRT as ADVP."""
+    """The tree after evalb's deletions, which PYEVALB leaves to its user: no TOP, no
+    punctuation, PRT as ADVP."""
     below, rest = [[]], iter(kept)
     for kind, node in walk(tree):
         if kind == "open":
@@ -281,7 +290,8 @@ def as_pyevalb_reads(tree: Tree, kept: list[bool]) -> Tree | None:
 
 
 def compare_with_pyevalb(gold: list[Tree], predicted: list[Tree]) -> int:
-    """Assert that PYEVALB counts the same brackets, pair by pair; returns how many pairs could be compared."""
+    """Assert that PYEVALB counts the same brackets, pair by pair; returns how many
+    pairs could be compared."""
     compared = 0
     for right, guess in zip(gold, predicted, strict=True):
         kept = [leaf.label not in PUNCTUATION for leaf in leaves(right)]
@@ -306,7 +316,8 @@ def compare_with_pyevalb(gold: list[Tree], predicted: list[Tree]) -> int:
 
 
 def test_the_score_is_that_of_pyevalb() -> None:
-    """Fails when a span is off by one, a label is not compared, or a bracket is matched twice."""
+    """Fails when a span is off by one, a label is not compared, or a bracket is matched
+    twice."""
     rng, gold = random.Random(0), generated_treebank(300, 0).train
     assert compare_with_pyevalb(gold, [perturbed(tree, rng) for tree in gold]) > 200
 
@@ -319,7 +330,8 @@ def test_the_score_is_that_of_pyevalb_on_the_sample(sample: Treebank) -> None:
 
 
 def test_pyevalb_matches_sets_and_evalb_does_not() -> None:
-    """Fails when a bracket that comes twice is matched by one that comes once; PYEVALB counts sets."""
+    """Fails when a bracket that comes twice is matched by one that comes once; PYEVALB
+    counts sets."""
     gold, guess = read_trees("(S (NP (NP (NN a))) (VB b)) (S (NP (NP (NN a))) (VB b))")
     result = pyevalb_scorer.Scorer().score_trees(
         *[pyevalb_parser.create_from_bracket_string(str(t)) for t in (gold, guess)]
@@ -335,7 +347,8 @@ def test_pyevalb_matches_sets_and_evalb_does_not() -> None:
 
 
 def test_the_conventions_of_evalb() -> None:
-    """Fails when TOP or a full stop counts, when PRT is not ADVP, or the predicted tags decide what is punctuation."""
+    """Fails when TOP or a full stop counts, when PRT is not ADVP, or the predicted tags
+    decide what is punctuation."""
     gold = read_trees("(TOP (S (`` ``) (VP (VB give) (PRT (RP up))) (. .)))")
     guess = read_trees(
         "(TOP (TOP (S (X (XX ``)) (VP (XX give) (ADVP (XX up)) (XX .)))))"
@@ -354,7 +367,8 @@ def test_the_conventions_of_evalb() -> None:
 
 
 def test_trees_that_cannot_be_compared() -> None:
-    """Fails when other words, or another number of trees, are scored as if they fitted."""
+    """Fails when other words, or another number of trees, are scored as if they
+    fitted."""
     first, second = read_trees("(S (NN a)) (S (NN b))")
     with pytest.raises(ValueError, match="tree 0 has other words"):
         score_trees([first], [second])
@@ -364,11 +378,12 @@ def test_trees_that_cannot_be_compared() -> None:
         score_trees([], [])
 
 
-# Treebanks -----------------------------------------------------------------------------------------------------------
+# Treebanks ----------------------------------------------------------------------------
 
 
 def test_the_generated_treebank() -> None:
-    """Fails when the seed is ignored, a sentence stands in two parts, or a label has no rule."""
+    """Fails when the seed is ignored, a sentence stands in two parts, or a label has no
+    rule."""
     treebank = generated_treebank(200, 20)
     assert (
         treebank == generated_treebank(200, 20) != generated_treebank(200, 20, seed=1)
@@ -383,7 +398,8 @@ def test_the_generated_treebank() -> None:
 
 
 def test_the_meaning_of_a_word_decides_attachment() -> None:
-    """Fails when the grammar lets a tool describe a noun, or a part of a body belong to a verb."""
+    """Fails when the grammar lets a tool describe a noun, or a part of a body belong to
+    a verb."""
     places = {"tail": set(), "camera": set()}
     for tree in generated_treebank(2000, 0).train:
         above = []
@@ -410,11 +426,12 @@ def test_without_the_sample(
     assert "so this is the generated treebank" in capsys.readouterr().out
 
 
-# The parser ----------------------------------------------------------------------------------------------------------
+# The parser ---------------------------------------------------------------------------
 
 
 def test_words_and_brackets_share_a_vocabulary() -> None:
-    """Fails when a bracket's id is a word's, a rare word does not get its class, or a held-out word an id."""
+    """Fails when a bracket's id is a word's, a rare word does not get its class, or a
+    held-out word an id."""
     text = "(TOP (S (NN fox) (NN fox) (VB running) (VB sitting) (CD 12) (CD 13) (NN oddity)))"
     vocabulary = ParsingVocabulary(read_trees(text))
     assert vocabulary.brackets == ["(S", ")S", "CD", "NN", "VB"]
@@ -449,7 +466,8 @@ def learnt() -> tuple[Transformer, ParsingVocabulary, list[Tree]]:
 
 
 def test_a_few_trees_are_learnt_by_heart(learnt: tuple) -> None:
-    """Fails when source and target are out of step, or the search's order is not undone."""
+    """Fails when source and target are out of step, or the search's order is not
+    undone."""
     model, vocabulary, trees = learnt
     parses = parse(
         model, vocabulary, [words_below(tree) for tree in trees], max_tokens=30
@@ -465,7 +483,8 @@ def test_a_few_trees_are_learnt_by_heart(learnt: tuple) -> None:
 def test_the_search_is_the_papers(
     learnt: tuple, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fails when another beam, alpha or maximum length than that of section 6.3 is the default."""
+    """Fails when another beam, alpha or maximum length than that of section 6.3 is the
+    default."""
     model, vocabulary, trees = learnt
     asked, real = [], parsing.beam_search
 
@@ -486,7 +505,8 @@ def test_the_search_is_the_papers(
 
 
 def test_a_report_counts_what_was_mended() -> None:
-    """Fails when a mended line counts as well-formed, or repairs of several sentences are not added up."""
+    """Fails when a mended line counts as well-formed, or repairs of several sentences
+    are not added up."""
     gold = read_trees("(TOP (S (NN a) (NN b)))") * 3
     parses = [
         mend(line.split(), ["a", "b"])
@@ -501,7 +521,7 @@ def test_a_report_counts_what_was_mended() -> None:
     assert report["f1"] == 85.71 and json.loads(json.dumps(report)) == report
 
 
-# The command ---------------------------------------------------------------------------------------------------------
+# The command --------------------------------------------------------------------------
 
 TINY = TrainingConfig(
     steps=4, max_tokens=300, warmup_steps=2, save_every=2, keep=1, log_every=1
@@ -516,7 +536,8 @@ def small() -> Treebank:
 def test_an_interrupted_run_goes_on_to_the_same_weights(
     small: Treebank, tmp_path: Path
 ) -> None:
-    """Fails when a resumed run sees other batches, another vocabulary or other dropout than one that ran through."""
+    """Fails when a resumed run sees other batches, another vocabulary or other dropout
+    than one that ran through."""
     through, _, finished = train_parser(
         small.train, small.validation, tmp_path / "a", TINY
     )
@@ -543,7 +564,8 @@ def test_a_folder_of_another_run_is_refused(small: Treebank, tmp_path: Path) -> 
 def test_a_run_is_reported_once(
     small: Treebank, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fails when a finished run is parsed anew, or judged on other trees than the test part's."""
+    """Fails when a finished run is parsed anew, or judged on other trees than the test
+    part's."""
     monkeypatch.setattr(parsing, "parse", lambda model, vocabulary, sentences: [
         (flat_tree([Tree(UNTAGGED, (word,)) for word in sentence]), Counter()) for sentence in sentences
     ])  # fmt: skip
@@ -571,7 +593,8 @@ def test_an_interrupted_run_has_no_report(
 def test_the_command(
     small: Treebank, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fails when a size is left out, the record lacks its provenance, or sizes are not checked."""
+    """Fails when a size is left out, the record lacks its provenance, or sizes are not
+    checked."""
     monkeypatch.setattr(parsing, "load_penn_sample", lambda: small)
     monkeypatch.setattr(parsing, "parse", lambda model, vocabulary, sentences: [
         (flat_tree([Tree(UNTAGGED, (word,)) for word in sentence]), Counter()) for sentence in sentences
@@ -615,7 +638,8 @@ def test_the_command(
 def test_the_command_without_the_sample(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fails when a record of the generated treebank could be taken for one of the sample."""
+    """Fails when a record of the generated treebank could be taken for one of the
+    sample."""
     monkeypatch.setenv("ANNOTATED_TRANSFORMER_DATA", "/nonexistent")
     result = CliRunner().invoke(
         parsing.main, [str(tmp_path / "runs"), "--record", str(tmp_path / "r.json")]
@@ -642,7 +666,8 @@ def test_an_interrupted_command_says_how_to_go_on(
 
 
 def test_our_own_trees() -> None:
-    """Fails when a gold tree of ours is not in the style of the treebank: traces, functions, unknown labels."""
+    """Fails when a gold tree of ours is not in the style of the treebank: traces,
+    functions, unknown labels."""
     own = read_trees(OWN_TREES)
     assert len(own) == 5 and all(
         normalize(tree) == tree and tree.label == TOP for tree in own

@@ -28,7 +28,8 @@ from annotated_transformer.recurrence import (
 def lookup(
     batch: int = 2, m: int = 3, n: int = 4
 ) -> tuple[AdditiveAttention, list[Tensor]]:
-    """An additive attention in double precision with a query, keys and values for it."""
+    """An additive attention in double precision with a query, keys and values for
+    it."""
     shapes = (batch, m, 2), (batch, n, 3), (batch, n, 5)
     tensors = [
         torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes
@@ -70,7 +71,8 @@ def test_additive_attention_is_its_formula(m: int, n: int, masked: bool) -> None
 
 
 def test_a_query_that_may_attend_to_nothing_gets_zero_and_never_nan() -> None:
-    """Fails when such a row keeps equal weights, and when it goes through the softmax with minus infinity only."""
+    """Fails when such a row keeps equal weights, and when it goes through the softmax
+    with minus infinity only."""
     attention, tensors = lookup()
     output, weights = attention(*tensors, random_mask(2, 3, 4))
     assert (
@@ -139,7 +141,8 @@ def test_a_source_of_nothing_but_padding_gives_numbers() -> None:
 
 
 def test_the_encoder_reads_both_ways() -> None:
-    """Fails when the network is not bidirectional: the last word could not change the first vector."""
+    """Fails when the network is not bidirectional: the last word could not change the
+    first vector."""
     model = translator()
     first, last = (
         model.encode(torch.tensor([[5, 6, 7]]))[0],
@@ -163,7 +166,8 @@ def test_dropout_in_training_and_not_in_evaluation() -> None:
 @given(rows=st.lists(sentences, min_size=1, max_size=3), max_length=sizes)
 @example(rows=[[5, 6, 7], [4]], max_length=4)
 def test_greedy_reads_its_own_words(rows: list[list[int]], max_length: int) -> None:
-    """Fed what it said, the model says it again. Fails when each step reads the begin token or words follow the end."""
+    """Fed what it said, the model says it again. Fails when each step reads the begin
+    token or words follow the end."""
     model, source = translator(), rectangle(rows)
     tokens, weights = model.greedy(source, max_length)
     assert tokens.shape[1] <= max_length and weights.shape == (
@@ -193,7 +197,8 @@ def test_greedy_ends_when_every_sentence_has_ended() -> None:
 
 @pytest.mark.parametrize("training", [False, True])
 def test_greedy_leaves_the_model_as_it_was(training: bool) -> None:
-    """Fails when the model stays in evaluation mode, and when dropout is on while it writes."""
+    """Fails when the model stays in evaluation mode, and when dropout is on while it
+    writes."""
     model, source = translator(dropout=0.9).train(training), torch.tensor([[5, 6, 7]])
     once, again = (model.greedy(source, 5)[0] for _ in range(2))
     assert model.training == training and torch.equal(once, again)

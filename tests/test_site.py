@@ -1,6 +1,8 @@
-"""The site's own machinery: the checker, what the reader sees of a cell, what a run depends on, the generated pages.
+"""The site's own machinery: the checker, what the reader sees of a cell, what a run
+depends on, the generated pages.
 
-Every check here has a case where it fails: each broken page below is a good page with one thing broken.
+Every check here has a case where it fails: each broken page below is a good page with
+one thing broken.
 """
 
 import json
@@ -39,11 +41,12 @@ def site(tmp_path: Path) -> Path:
     return tmp_path
 
 
-# The checker ---------------------------------------------------------------------------------------------------------
+# The checker --------------------------------------------------------------------------
 
 
 def test_a_good_site_has_no_fault(site: Path) -> None:
-    """Nothing to find, and everything was looked at (fails when the checker sees faults that are not there)."""
+    """Nothing to find, and everything was looked at (fails when the checker sees faults
+    that are not there)."""
     faults, counts = check_site.check(site)
     assert faults == []
     assert counts == {"pages": 2, "links": 2, "images": 1, "loads": 3}
@@ -118,18 +121,20 @@ def test_an_empty_folder_is_no_site(
     assert "no page found" in capsys.readouterr().err
 
 
-# What the reader sees of a cell --------------------------------------------------------------------------------------
+# What the reader sees of a cell -------------------------------------------------------
 
 
 def test_lines_for_machines_are_stripped() -> None:
-    """nbdev, nbval, Colab, nbgrader and ruff marks go, ordinary comments and code stay."""
+    """nbdev, nbval, Colab, nbgrader and ruff marks go, ordinary comments and code
+    stay."""
     code = '#| export\n# @title Solution { display-mode: "form" }\n# NBVAL_SKIP\ndef f():\n    ### BEGIN SOLUTION\n'
     code += "    return 1  # (n, n)  # noqa: E731\n    ### END SOLUTION\n    # why\n"
     assert cells.stripped(code) == "def f():\n    return 1  # (n, n)\n    # why"
 
 
 def test_hidden_exported_and_defining_cells_are_recognized() -> None:
-    """The marks count at the start of a line only, and only public names are definitions."""
+    """The marks count at the start of a line only, and only public names are
+    definitions."""
     assert (
         cells.is_hidden("#| hide\nx = 1")
         and not cells.is_hidden('x = "#| hide"')
@@ -142,11 +147,12 @@ def test_hidden_exported_and_defining_cells_are_recognized() -> None:
     assert cells.definitions("%pip install x") == []
 
 
-# What a run depends on -----------------------------------------------------------------------------------------------
+# What a run depends on ----------------------------------------------------------------
 
 
 def write_notebook(path: Path, *sources: str, chapter: dict | None = None) -> Path:
-    """A notebook of code cells; a source that starts with `%%md` becomes a Markdown cell."""
+    """A notebook of code cells; a source that starts with `%%md` becomes a Markdown
+    cell."""
     markdown, code = nbformat.v4.new_markdown_cell, nbformat.v4.new_code_cell
     made = [
         markdown(text[4:].strip()) if text.startswith("%%md") else code(text)
@@ -168,7 +174,8 @@ def write_notebook(path: Path, *sources: str, chapter: dict | None = None) -> Pa
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A package of three modules (b imports a; c stands alone), data, pins, and a notebook that imports b."""
+    """A package of three modules (b imports a; c stands alone), data, pins, and a
+    notebook that imports b."""
     package = tmp_path / "annotated_transformer"
     (package / "paper").mkdir(parents=True)
     for name, text in {
@@ -204,7 +211,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_cache_key_follows_what_a_run_depends_on(
     project: Path, file: str, matters: bool
 ) -> None:
-    """A change of a module, of data or of a pin changes the key; a change of something else does not."""
+    """A change of a module, of data or of a pin changes the key; a change of something
+    else does not."""
     notebook = project / "notebooks" / "01_x.ipynb"
     before = runs.run_key(notebook, project)
     assert before == runs.run_key(notebook, project)
@@ -237,7 +245,8 @@ def test_every_way_to_import_is_seen(project: Path, line: str) -> None:
 
 
 def test_every_module_that_a_chapter_imports_is_seen() -> None:
-    """In the real book: the package modules that Python loads for the transformer are those that the key follows."""
+    """In the real book: the package modules that Python loads for the transformer are
+    those that the key follows."""
     found = {
         path.stem
         for path in runs.modules_used("import annotated_transformer.transformer", ROOT)
@@ -253,7 +262,7 @@ def test_every_module_that_a_chapter_imports_is_seen() -> None:
     assert found == {name.partition(".")[2] for name in loaded.split()} - {""}
 
 
-# Pages made from other files -----------------------------------------------------------------------------------------
+# Pages made from other files ----------------------------------------------------------
 
 CHAPTER = {
     "number": "02",
@@ -283,7 +292,8 @@ def test_the_table_of_contents_lists_every_notebook_once() -> None:
 
 
 def test_one_address_everywhere() -> None:
-    """The repository's address of `pyproject.toml` is the one in every file that `make stamp` writes."""
+    """The repository's address of `pyproject.toml` is the one in every file that `make
+    stamp` writes."""
     assert stamp.stamped_files(stamp.repository()) == {
         path: path.read_text(encoding="utf-8") for path in stamp.FILES
     }
@@ -305,7 +315,8 @@ def test_exercises_are_counted(tmp_path: Path) -> None:
 
 
 def test_the_ledger_fills_the_paper_map() -> None:
-    """Each entry of the ledger is a row, and each status in use is one that the page explains, with its sign."""
+    """Each entry of the ledger is a row, and each status in use is one that the page
+    explains, with its sign."""
     entries = [entry for group in pages.ledger_of(ROOT).values() for entry in group]
     used = {entry["status"] for entry in entries}
     page = pages.paper_map(ROOT)
@@ -316,8 +327,8 @@ def test_the_ledger_fills_the_paper_map() -> None:
 
 @pytest.mark.parametrize("columns", [2, 4])
 def test_the_picture_of_the_paper(columns: int) -> None:
-    """One box for each entry, with the sign of its status and a link; no box on top of another or
-    outside of the picture, and no line of text wider than its box."""
+    """One box for each entry, with the sign of its status and a link; no box on top of
+    another or outside of the picture, and no line of text wider than its box."""
     entries = [entry for group in pages.ledger_of(ROOT).values() for entry in group]
     svg = ElementTree.fromstring(
         picture.picture(pages.ledger_of(ROOT), columns, lambda entry: entry["notebook"])
@@ -351,11 +362,12 @@ def test_the_picture_of_the_paper(columns: int) -> None:
     )
 
 
-# A student's copy ----------------------------------------------------------------------------------------------------
+# A student's copy ---------------------------------------------------------------------
 
 
 def test_a_students_copy_has_no_solution(tmp_path: Path) -> None:
-    """Solutions and answers go, the rest stays, and the copy fails where the student has to work."""
+    """Solutions and answers go, the rest stays, and the copy fails where the student
+    has to work."""
     solution = "# @title Solution\ndef f():\n    ### BEGIN SOLUTION\n    return 42\n    ### END SOLUTION"
     answer = "%%md\nWhy?\n\n:::{dropdown} Answer\nBecause of 42.\n:::\n\nMore."
     path = write_notebook(tmp_path / "x.ipynb", answer, solution, "assert f() == 42")
@@ -380,11 +392,12 @@ def test_no_solution_is_left_in_any_chapters_copy() -> None:
         )
 
 
-# A tiny book, built for real -----------------------------------------------------------------------------------------
+# A tiny book, built for real ----------------------------------------------------------
 
 
 def build(folder: Path) -> tuple[int, str]:
-    """Build the book in a folder with warnings as errors; returns the exit code and what was said."""
+    """Build the book in a folder with warnings as errors; returns the exit code and
+    what was said."""
     command = [
         str(Path(sys.executable).parent / "jupyter-book"),
         "build",
@@ -406,8 +419,9 @@ def build(folder: Path) -> tuple[int, str]:
 
 
 def test_a_tiny_book(tmp_path: Path) -> None:
-    """A notebook through the whole chain: quotation, marks, links to the API page and back, a hidden cell, a chart that
-    loads from the site itself; then with a failing cell, which must fail the build."""
+    """A notebook through the whole chain: quotation, marks, links to the API page and
+    back, a hidden cell, a chart that loads from the site itself; then with a failing
+    cell, which must fail the build."""
     (tmp_path / "book").mkdir()
     for name in [
         "_config.yml",

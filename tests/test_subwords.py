@@ -26,17 +26,19 @@ SPECIAL = {PAD_ID, BOS_ID, EOS_ID, UNK_ID}
 
 
 def is_kept(text: str) -> bool:
-    """Whether SentencePiece's normalization should leave ``text`` alone, said without asking SentencePiece.
+    """Whether SentencePiece's normalization should leave ``text`` alone, said without
+    asking SentencePiece.
 
-    It is NFKC and more: it drops control characters, makes every kind of space one space and strips both ends.
+    It is NFKC and more: it drops control characters, makes every kind of space one
+    space and strips both ends.
     """
     return (
         unicodedata.normalize("NFKC", text) == text and " ".join(text.split()) == text
     )
 
 
-# Any Unicode text; and any but unassigned, control and format characters, separators, the sign for what is no
-# character, and SentencePiece's own sign of a space.
+# Any Unicode text; and any but unassigned, control and format characters, separators,
+# the sign for what is no character, and SentencePiece's own sign of a space.
 any_text = st.text(max_size=20)
 characters = st.characters(
     exclude_categories=["Cn", "Cc", "Cf", "Cs", "Z"], exclude_characters="▁\ufffd"
@@ -52,7 +54,8 @@ kept_texts = st.lists(kept_words, max_size=4).map(" ".join).filter(is_kept)
 @example(content="数学 и ≠ 🐕")
 @example(content=" ▁▁a \u2028\x00\u200b ﬁ o\u0308 ")
 def test_any_text_comes_back_as_normalized(subwords: Subwords, content: str) -> None:
-    """Also characters never seen in training. Fails without ``byte_fallback``, or when ``normalize`` shows ``▁``."""
+    """Also characters never seen in training. Fails without ``byte_fallback``, or when
+    ``normalize`` shows ``▁``."""
     ids = subwords.encode(content)
     assert subwords.decode(ids) == subwords.normalize(content)
     assert not SPECIAL & set(ids) and all(0 <= token < len(subwords) for token in ids)
@@ -62,7 +65,8 @@ def test_any_text_comes_back_as_normalized(subwords: Subwords, content: str) -> 
 @given(content=any_text)
 @example(content="The dog")
 def test_what_normalization_keeps_comes_back(subwords: Subwords, content: str) -> None:
-    """The same promise in the chapter's words. Fails when ``decode`` changes what ``normalize`` does not."""
+    """The same promise in the chapter's words. Fails when ``decode`` changes what
+    ``normalize`` does not."""
     assume(subwords.normalize(content) == content)
     assert subwords.decode(subwords.encode(content)) == content
 
@@ -71,8 +75,8 @@ def test_what_normalization_keeps_comes_back(subwords: Subwords, content: str) -
 @given(content=kept_texts)
 @example(content="naïve Größe ≠ 犬 🐕 Việt")
 def test_normalization_keeps_ordinary_text(subwords: Subwords, content: str) -> None:
-    """So the promise is not empty. Fails when training folds case (``nmt_nfkc_cf``), or ``normalize`` keeps the space
-    that SentencePiece sets before a text."""
+    """So the promise is not empty. Fails when training folds case (``nmt_nfkc_cf``), or
+    ``normalize`` keeps the space that SentencePiece sets before a text."""
     assert (
         subwords.normalize(content)
         == content
@@ -81,7 +85,8 @@ def test_normalization_keeps_ordinary_text(subwords: Subwords, content: str) -> 
 
 
 def test_spaces_and_wide_letters_are_normalized(subwords: Subwords) -> None:
-    """What the round trip leaves out. Fails when the normalization is switched off in training."""
+    """What the round trip leaves out. Fails when the normalization is switched off in
+    training."""
     assert subwords.decode(subwords.encode("  a\u00a0\n b\tc ")) == "a b c"
     assert subwords.decode(subwords.encode("ａｂ ①")) == "ab 1"
     assert subwords.encode("") == subwords.encode(" \n") == []
@@ -106,14 +111,16 @@ def test_frequent_words_are_short(subwords: Subwords, text: list[str]) -> None:
 
 
 def test_special_ids_leave_no_trace(subwords: Subwords) -> None:
-    """Nor does it matter what holds the ids. Fails when ``decode`` hands them on as they are."""
+    """Nor does it matter what holds the ids. Fails when ``decode`` hands them on as
+    they are."""
     ids = subwords.encode("The dog")
     assert subwords.decode([BOS_ID, *ids, EOS_ID, PAD_ID, PAD_ID]) == "The dog"
     assert subwords.decode(iter(ids)) == "The dog"
 
 
 def test_an_unseen_character_is_spelled_in_bytes(subwords: Subwords) -> None:
-    """Fails when the bytes do not stand right behind the special ids, as the chapter says."""
+    """Fails when the bytes do not stand right behind the special ids, as the chapter
+    says."""
     assert subwords.encode("犬")[-3:] == [4 + byte for byte in "犬".encode()]
     assert subwords.decode([4 + byte for byte in "犬".encode()]) == "犬"
     assert (
@@ -204,7 +211,8 @@ def test_too_little_text_is_named(
 
 
 def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch) -> None:
-    """Fails when a file is written to its final place at once, or its partial file stays."""
+    """Fails when a file is written to its final place at once, or its partial file
+    stays."""
     path = tmp_path / "subwords.model"
     path.write_bytes(b"the old one")
 
@@ -223,8 +231,9 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch) -> None:
 def test_of_files_that_belong_together_all_are_written_or_none(
     tmp_path, monkeypatch
 ) -> None:
-    """Fails when the first file takes its place before the last one is on the disk, and when the seal outlives what it
-    seals: a process killed between the two must leave no seal."""
+    """Fails when the first file takes its place before the last one is on the disk, and
+    when the seal outlives what it seals: a process killed between the two must leave no
+    seal."""
     weights, seal = tmp_path / "weights", tmp_path / "seal"
     write_together({weights: b"old", seal: b"old"})
     write_bytes, replace = Path.write_bytes, Path.replace
@@ -270,7 +279,8 @@ def test_what_is_no_regular_file_is_written_and_not_replaced(tmp_path) -> None:
 
 
 def test_a_file_is_on_the_disk_before_it_takes_its_place(tmp_path, monkeypatch) -> None:
-    """Fails without ``fsync``: after a power failure the name could stand for an empty file."""
+    """Fails without ``fsync``: after a power failure the name could stand for an empty
+    file."""
     path = tmp_path / "subwords.model"
     path.write_bytes(b"the old one")
     synced = []

@@ -1,4 +1,5 @@
-"""Chapter 11: the loop, how good the model is, and runs that are interrupted, damaged and shared."""
+"""Chapter 11: the loop, how good the model is, and runs that are interrupted, damaged
+and shared."""
 
 import io
 import json
@@ -72,7 +73,8 @@ def cross_entropy(
 
 
 def test_one_batch_is_learned_by_heart() -> None:
-    """Fails when the gradients are not taken back to zero, and when the weights are never stepped."""
+    """Fails when the gradients are not taken back to zero, and when the weights are
+    never stepped."""
     model = tiny()
     losses = train(
         model, repeat(LONG), steps=80, warmup_steps=40, factor=0.5, smoothing=0.0
@@ -85,8 +87,8 @@ def test_one_batch_is_learned_by_heart() -> None:
 
 
 def test_the_loop_is_adam_on_the_mean_loss_of_a_token() -> None:
-    """Step by step against the loop by hand. Fails when the loss is not divided by the tokens, and when steps count
-    from 2."""
+    """Step by step against the loop by hand. Fails when the loss is not divided by the
+    tokens, and when steps count from 2."""
     model, twin = tiny(), tiny()
     twin.load_state_dict(model.state_dict())
     optimizer, expected = (
@@ -125,14 +127,16 @@ def test_the_same_seed_gives_the_same_run() -> None:
 
 
 def test_no_more_batches_are_taken_than_steps() -> None:
-    """Fails when the loop takes one batch too many, which an endless iterator would not show."""
+    """Fails when the loop takes one batch too many, which an endless iterator would not
+    show."""
     batches = iter([SHORT, LONG, SHORT])
     assert len(train(tiny(), batches, 2, warmup_steps=2)) == 2
     assert list(batches) == [SHORT]
 
 
 def test_a_loss_that_is_no_number_stops_the_run() -> None:
-    """Before it reaches the weights. Fails when the check is taken out, and when it comes after the step."""
+    """Before it reaches the weights. Fails when the check is taken out, and when it
+    comes after the step."""
     model = tiny()
     with torch.no_grad():
         model.decoder.layers[0].feed_forward.contract.bias[0] = float("nan")
@@ -147,7 +151,8 @@ def test_a_loss_that_is_no_number_stops_the_run() -> None:
 
 
 def test_a_gradient_that_is_no_number_stops_the_run() -> None:
-    """Under a loss that is one. Fails when the loss alone is looked at: the weights would be lost a step before it."""
+    """Under a loss that is one. Fails when the loss alone is looked at: the weights
+    would be lost a step before it."""
     model = tiny()
     model.encoder.layers[0].feed_forward.contract.bias.register_hook(
         lambda gradient: gradient * math.inf
@@ -164,7 +169,8 @@ def test_a_gradient_that_is_no_number_stops_the_run() -> None:
 
 @pytest.mark.parametrize("scale", [1e5, math.nan])
 def test_a_perplexity_that_is_no_number_is_an_error(scale: float) -> None:
-    """Fails when the exponential overflows in a traceback, and when NaN goes into the log, where JSON has none."""
+    """Fails when the exponential overflows in a traceback, and when NaN goes into the
+    log, where JSON has none."""
     model = tiny()
     with torch.no_grad():
         model.embedding.weight *= scale
@@ -192,7 +198,8 @@ def test_too_few_batches_are_named(batches: list[Batch]) -> None:
 
 
 def test_perplexity_is_the_exponential_of_the_mean_loss_of_a_token() -> None:
-    """Over batches of different sizes. Fails when the means of batches are averaged, and when padding counts."""
+    """Over batches of different sizes. Fails when the means of batches are averaged,
+    and when padding counts."""
     model = tiny(dropout=0.5)
     value = perplexity(model, iter([SHORT, LONG]))
     total = sum(
@@ -238,7 +245,8 @@ def small_run(
 
 
 def finished(trainer: Trainer) -> dict[str, Tensor]:
-    """The weights of a run that has been brought to its end on the two batches, in turn."""
+    """The weights of a run that has been brought to its end on the two batches, in
+    turn."""
     assert trainer.run(cycle([SHORT, LONG]), [SHORT])
     return trainer.model.state_dict()
 
@@ -269,7 +277,8 @@ WHOLE = make_batch(
 
 
 def test_accumulated_batches_are_the_large_batch() -> None:
-    """In double precision, weights too. Fails when each batch is divided by its own tokens."""
+    """In double precision, weights too. Fails when each batch is divided by its own
+    tokens."""
     results = []
     for batches in ([SHORT, LONG], [WHOLE]):
         torch.manual_seed(1)
@@ -285,7 +294,8 @@ def test_accumulated_batches_are_the_large_batch() -> None:
 
 
 def test_mixed_precision_stays_near_and_its_loss_has_32_bits() -> None:
-    """Fails when the option is ignored, and when the softmax of the loss is taken in 16 bits."""
+    """Fails when the option is ignored, and when the softmax of the loss is taken in 16
+    bits."""
     losses = {}
     for precision in ("fp32", "bf16"):
         torch.manual_seed(2)
@@ -339,7 +349,8 @@ def checkpoint(tmp_path: Path) -> Path:
 
 
 def test_a_checkpoint_comes_back_as_it_was(checkpoint: Path) -> None:
-    """Fails when a tensor or a fact is lost, and when the seal is left among the facts."""
+    """Fails when a tensor or a fact is lost, and when the seal is left among the
+    facts."""
     tensors, facts = load_tensors(checkpoint)
     assert_equal(tensors, {"a": torch.arange(6.0).view(2, 3), "b": torch.ones(1)})
     assert facts == {"step": 7, "é": "ü"}
@@ -351,7 +362,8 @@ def test_a_checkpoint_comes_back_as_it_was(checkpoint: Path) -> None:
 
 @pytest.mark.parametrize("ending", ["safetensors", "json"])
 def test_every_flipped_bit_is_found(checkpoint: Path, ending: str) -> None:
-    """In the header, the tensors and the JSON. Fails when the digest leaves out any byte, or the facts."""
+    """In the header, the tensors and the JSON. Fails when the digest leaves out any
+    byte, or the facts."""
     file = checkpoint.with_name(f"small.{ending}")
     content = file.read_bytes()
     for place in range(len(content)):
@@ -412,7 +424,8 @@ class Trap:
     "dump", [lambda trap, path: path.write_bytes(pickle.dumps(trap)), torch.save]
 )
 def test_a_pickle_is_never_executed(checkpoint: Path, dump: Callable) -> None:
-    """Not even under a valid seal. Fails when files are read by ``pickle`` or by ``torch.load`` of old."""
+    """Not even under a valid seal. Fails when files are read by ``pickle`` or by
+    ``torch.load`` of old."""
     file, executed = (
         checkpoint.with_name("small.safetensors"),
         checkpoint.with_name("executed"),
@@ -489,8 +502,8 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path, change: dict) 
 
 
 def test_a_resumed_run_is_the_same_run(tmp_path: Path) -> None:
-    """Weights, optimizer, log and count of tokens. Fails when Adam's state, the dropout or the place in the data is
-    not brought back."""
+    """Weights, optimizer, log and count of tokens. Fails when Adam's state, the dropout
+    or the place in the data is not brought back."""
     straight, broken = (
         small_run(tmp_path / "a", log_every=1),
         small_run(tmp_path / "b", log_every=1),
@@ -554,7 +567,8 @@ def test_memory_that_is_freed_is_kept() -> None:
 
 
 def test_accumulation_survives_a_resume(tmp_path: Path) -> None:
-    """Fails when a resumed run skips as many batches as steps, and not ``accumulate`` times as many."""
+    """Fails when a resumed run skips as many batches as steps, and not ``accumulate``
+    times as many."""
     batches = [SHORT, LONG, LONG, WHOLE, SHORT, SHORT, LONG, WHOLE]
     weights = []
     for parts in (1, 2):
@@ -572,7 +586,8 @@ def test_accumulation_survives_a_resume(tmp_path: Path) -> None:
 
 
 def test_a_run_that_is_done_stays_as_it_is(tmp_path: Path) -> None:
-    """Fails when a resumed run at its end trains, logs or saves; more steps bring it further."""
+    """Fails when a resumed run at its end trains, logs or saves; more steps bring it
+    further."""
     finished(small_run(tmp_path, log_every=1))
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     again = small_run(tmp_path, log_every=1)
@@ -588,7 +603,8 @@ def test_a_run_that_is_done_stays_as_it_is(tmp_path: Path) -> None:
 
 
 def test_the_log_and_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
-    """Fails when validation is not logged with each checkpoint, when a line is no JSON, or when too many stay."""
+    """Fails when validation is not logged with each checkpoint, when a line is no JSON,
+    or when too many stay."""
     finished(small_run(tmp_path, save_every=1, keep=2, log_every=2))
     assert [path.name for path in find_checkpoints(tmp_path)] == [
         "step-00000005",
@@ -609,7 +625,8 @@ def test_the_log_and_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_writer_left_is_cleared_away(tmp_path: Path) -> None:
-    """Fails when a broken line of the log stops the run, when later steps stay in it, or leftovers fill the disk."""
+    """Fails when a broken line of the log stops the run, when later steps stay in it,
+    or leftovers fill the disk."""
     finished(small_run(tmp_path, log_every=1))
     (tmp_path / "step-00000007.safetensors").write_bytes(b"half")
     (tmp_path / "step-00000008.json.partial").write_bytes(b"{")
@@ -634,7 +651,8 @@ def test_what_a_killed_writer_left_is_cleared_away(tmp_path: Path) -> None:
 
 
 def test_a_new_run_does_not_continue_an_old_log(tmp_path: Path) -> None:
-    """Of a run that was killed before its first checkpoint. Fails when the log is not begun anew."""
+    """Of a run that was killed before its first checkpoint. Fails when the log is not
+    begun anew."""
     (tmp_path / "log.jsonl").write_text('{"step": 1, "loss": 99.0}\n')
     finished(small_run(tmp_path, log_every=1))
     assert [entry["step"] for entry in log_of(tmp_path) if "loss" in entry] == [
@@ -648,7 +666,8 @@ def test_a_new_run_does_not_continue_an_old_log(tmp_path: Path) -> None:
 
 
 def test_a_folder_with_a_later_step_is_refused(tmp_path: Path) -> None:
-    """And left alone. Fails when a run that was not resumed clears the log and the checkpoints of the one before."""
+    """And left alone. Fails when a run that was not resumed clears the log and the
+    checkpoints of the one before."""
     finished(small_run(tmp_path))
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(
@@ -676,7 +695,8 @@ class Terminal(io.StringIO):
 def test_the_progress_bar_shows_steps_and_loss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where there is somebody to look. Fails when the bar is not made, or begins at zero after a resume."""
+    """Where there is somebody to look. Fails when the bar is not made, or begins at
+    zero after a resume."""
     for steps, expected in ((4, "4/4"), (6, "6/6")):
         monkeypatch.setattr("sys.stderr", Terminal())
         trainer = small_run(tmp_path, steps=steps)
@@ -687,7 +707,8 @@ def test_the_progress_bar_shows_steps_and_loss(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_stops(tmp_path: Path, number: signal.Signals) -> None:
-    """After the step that it came in. Fails when the signal ends the process, or is forgotten afterwards."""
+    """After the step that it came in. Fails when the signal ends the process, or is
+    forgotten afterwards."""
     before = signal.getsignal(number)
 
     def interrupting() -> Iterator[Batch]:
@@ -708,7 +729,8 @@ def test_a_signal_saves_and_stops(tmp_path: Path, number: signal.Signals) -> Non
 
 
 def test_a_run_outside_of_the_main_thread(tmp_path: Path) -> None:
-    """Fails with a ValueError when signals are caught where Python does not let them be."""
+    """Fails with a ValueError when signals are caught where Python does not let them
+    be."""
     results = []
     thread = threading.Thread(
         target=lambda: results.append(
@@ -727,8 +749,8 @@ def test_batches_that_end_too_early_are_named_with_the_step(tmp_path: Path) -> N
 
 
 def test_a_loss_that_is_no_number_leaves_its_batch(tmp_path: Path) -> None:
-    """And the weights that met it: loaded into a fresh model, they give it again. Fails when either is not saved, or
-    when it is the batch of another step."""
+    """And the weights that met it: loaded into a fresh model, they give it again. Fails
+    when either is not saved, or when it is the batch of another step."""
     model = Transformer(
         TransformerConfig(
             VOCABULARY_SIZE, 1, 16, 32, 2, positions="learned", max_length=8
@@ -768,7 +790,8 @@ def test_a_loss_that_is_no_number_leaves_its_batch(tmp_path: Path) -> None:
 
 
 def die_before(moment: int, folder: Path) -> None:
-    """From now on, let this process kill itself before file operation number ``moment`` in ``folder``."""
+    """From now on, let this process kill itself before file operation number ``moment``
+    in ``folder``."""
     count = 0
 
     def hook(event: str, arguments: tuple) -> None:
@@ -786,8 +809,9 @@ def die_before(moment: int, folder: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_killed_before_any_file_operation(tmp_path: Path) -> None:
-    """A child process kills itself (SIGKILL) before its first, second, third ... opened, renamed or removed file, of a
-    run that saves at every step. Fails when any of these moments leaves a folder that does not lead to the same run."""
+    """A child process kills itself (SIGKILL) before its first, second, third ...
+    opened, renamed or removed file, of a run that saves at every step. Fails when any
+    of these moments leaves a folder that does not lead to the same run."""
     straight = finished(small_run(tmp_path / "straight", steps=3, save_every=1, keep=1))
     moment, killed = 0, True
     while killed:
@@ -846,7 +870,8 @@ with workers(torch.device("cpu")) as (rank, world_size):
 def test_processor_time_is_that_of_all_workers(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Fails when a run of several processes counts the time of its first one alone. Each look at the clock is 1 s."""
+    """Fails when a run of several processes counts the time of its first one alone.
+    Each look at the clock is 1 s."""
     seconds = count()
     monkeypatch.setattr(
         "annotated_transformer.training.time.process_time", lambda: next(seconds)
@@ -863,7 +888,8 @@ TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "
 
 @pytest.fixture(scope="session")
 def start(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subprocess.Popen]:
-    """Start ``SCRIPT``; its arguments are a folder, steps, accumulate, dropout and the batch at which rank 1 dies."""
+    """Start ``SCRIPT``; its arguments are a folder, steps, accumulate, dropout and the
+    batch at which rank 1 dies."""
     script = tmp_path_factory.mktemp("script") / "worker.py"
     script.write_text(SCRIPT)
     root = str(Path(__file__).resolve().parent.parent)
@@ -893,8 +919,9 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subprocess.
 
 
 def test_killed_at_random_moments(tmp_path: Path, start: Callable) -> None:
-    """A process with dropout and a checkpoint every other step, killed (SIGKILL) again and again, and the run without
-    interruption. Fails when anything but the number of the step decides how it goes on."""
+    """A process with dropout and a checkpoint every other step, killed (SIGKILL) again
+    and again, and the run without interruption. Fails when anything but the number of
+    the step decides how it goes on."""
     straight = start(tmp_path / "straight", 120, 1, 0.3, -1)
     rng, kills = random.Random(0), 0
     for _ in range(4):
@@ -930,8 +957,9 @@ def test_killed_at_random_moments(tmp_path: Path, start: Callable) -> None:
 
 
 def test_two_workers_are_one_with_two_batches(tmp_path: Path, start: Callable) -> None:
-    """The same losses, weights and tokens. Fails when the gradients are averaged over the workers but the loss is
-    not divided by all their tokens, and when a worker's batches are not its own."""
+    """The same losses, weights and tokens. Fails when the gradients are averaged over
+    the workers but the loss is not divided by all their tokens, and when a worker's
+    batches are not its own."""
     alone = start(tmp_path / "alone", 12, 2, 0.0, -1)
     together = start(tmp_path / "together", 12, 1, 0.0, -1, launcher=TORCHRUN)
     for process in (alone, together):
@@ -952,8 +980,8 @@ def test_two_workers_are_one_with_two_batches(tmp_path: Path, start: Callable) -
 
 
 def test_a_worker_that_dies_ends_the_run(tmp_path: Path, start: Callable) -> None:
-    """With an error code, and a checkpoint to go on from. Fails (by its time limit) when the other worker waits for
-    ever, and when the end is taken for a good one."""
+    """With an error code, and a checkpoint to go on from. Fails (by its time limit)
+    when the other worker waits for ever, and when the end is taken for a good one."""
     process = start(
         tmp_path, 1000, 1, 0.0, 9, launcher=TORCHRUN
     )  # rank 1 dies before its fifth step
@@ -982,8 +1010,9 @@ assert group() is None, "the group is still there"
 
 
 def test_the_group_of_the_workers_ends_with_them() -> None:
-    """A process of its own, which has imported nothing else. Fails when something holds the group for longer: its
-    threads then meet the end of the interpreter, which can abort a worker that has done all its work."""
+    """A process of its own, which has imported nothing else. Fails when something holds
+    the group for longer: its threads then meet the end of the interpreter, which can
+    abort a worker that has done all its work."""
     lone = {
         "WORLD_SIZE": "1",
         "RANK": "0",
@@ -1003,7 +1032,8 @@ def test_the_group_of_the_workers_ends_with_them() -> None:
 
 
 def test_a_device_that_is_not_there_is_named() -> None:
-    """Fails when torch is left to complain in its own words, or another device is taken than the one named."""
+    """Fails when torch is left to complain in its own words, or another device is taken
+    than the one named."""
     assert choose_device("cpu") == torch.device("cpu")
     with pytest.raises(
         ValueError,
@@ -1027,7 +1057,8 @@ def test_a_device_that_is_not_there_is_named() -> None:
 def test_auto_takes_the_best_device_and_the_workers_own_gpu(
     there: tuple[str, ...], best: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fails when a slower device goes before a faster one, and when two workers share the first GPU."""
+    """Fails when a slower device goes before a faster one, and when two workers share
+    the first GPU."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: "cuda" in there)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: "mps" in there)
     monkeypatch.setenv("LOCAL_RANK", "1")
@@ -1036,7 +1067,8 @@ def test_auto_takes_the_best_device_and_the_workers_own_gpu(
 
 
 def test_the_chapters_commands_are_those_of_the_command_line() -> None:
-    """Fails when the chapter names a command or an option that the command line does not have."""
+    """Fails when the chapter names a command or an option that the command line does
+    not have."""
     notebook = json.loads(
         (
             Path(__file__).resolve().parent.parent / "notebooks" / "11_training.ipynb"

@@ -70,7 +70,8 @@ def test_logits_for_each_target_position(pairs: list, norm: str, kind: str) -> N
 def test_padding_changes_nothing(
     pairs: list, extra: tuple[int, int], norm: str, kind: str
 ) -> None:
-    """Fails when the encoder, or the attention over the memory, does not mask padding."""
+    """Fails when the encoder, or the attention over the memory, does not mask
+    padding."""
     assert_padding_invariant(small(norm=norm, positions=kind), pairs, extra)
 
 
@@ -93,7 +94,8 @@ def test_padding_inside_a_target_is_not_looked_at() -> None:
 
 
 def test_a_source_of_nothing_but_padding_gives_numbers() -> None:
-    """Fails when the fused path is replaced by a plain softmax over scores of minus infinity."""
+    """Fails when the fused path is replaced by a plain softmax over scores of minus
+    infinity."""
     model = small()
     logits = model(torch.zeros(1, 3, dtype=torch.long), torch.tensor([[1, 5]]))
     logits.sum().backward()
@@ -113,7 +115,8 @@ def test_an_encoder_without_positions_is_blind_to_order(n: int, norm: str) -> No
 
 
 def in_their_order(ours: Transformer) -> list[Tensor]:
-    """Our two stacks as ``nn.Transformer`` lists its parameters, with zeros for its biases of attention."""
+    """Our two stacks as ``nn.Transformer`` lists its parameters, with zeros for its
+    biases of attention."""
     tensors = []
     for stack in (ours.encoder, ours.decoder):
         for layer in stack.layers:
@@ -149,7 +152,8 @@ def in_their_order(ours: Transformer) -> list[Tensor]:
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_equals_pytorch_with_the_same_weights(norm: str) -> None:
-    """Outputs and gradients of both stacks. Fails when the encoder drops its final norm, or the decoder its memory."""
+    """Outputs and gradients of both stacks. Fails when the encoder drops its final
+    norm, or the decoder its memory."""
     ours = small(norm=norm, dropout=0.0).double()
     theirs = nn.Transformer(
         16,
@@ -185,7 +189,8 @@ def test_equals_pytorch_with_the_same_weights(norm: str) -> None:
 
 @pytest.mark.parametrize("row", ROWS)
 def test_parameters_of_table_3_are_those_of_the_formula(row: str) -> None:
-    """Fails when the shared matrix is counted twice, and when a row forgets its own d_k."""
+    """Fails when the shared matrix is counted twice, and when a row forgets its own
+    d_k."""
     facts = {entry["row"]: entry for entry in paper_facts()["table3"]}
     f = facts["base"] | facts[row]
     with torch.device("meta"):
@@ -235,7 +240,8 @@ def test_dropout_in_training_and_not_in_evaluation() -> None:
 
 
 def test_the_first_loss_is_near_ln_v() -> None:
-    """ln V, and half the variance of the logits. Fails when Xavier's start is used for the shared embedding."""
+    """ln V, and half the variance of the logits. Fails when Xavier's start is used for
+    the shared embedding."""
     model = Transformer(replace(SMALL, vocabulary_size=1000, d_model=64, dropout=0.0))
     source, target, answer = (torch.randint(3, 1000, (20, 10)) for _ in range(3))
     loss = F.cross_entropy(model(source, target).flatten(0, 1), answer.flatten())

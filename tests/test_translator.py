@@ -44,7 +44,8 @@ def shipped() -> Translator:
 
 
 def test_as_many_lines_come_out_as_go_in(small: Translator) -> None:
-    """Fails when an empty line is skipped, a line is answered twice, or one line's text lands on another."""
+    """Fails when an empty line is skipped, a line is answered twice, or one line's text
+    lands on another."""
     lines = [
         "",
         "the dog",
@@ -66,7 +67,8 @@ def test_as_many_lines_come_out_as_go_in(small: Translator) -> None:
 
 @given(st.lists(st.text(max_size=30), max_size=6))
 def test_any_text_gives_one_line_each(subwords: Subwords, lines: list[str]) -> None:
-    """Fails when some character stops the translator, and when a translation has more than one line."""
+    """Fails when some character stops the translator, and when a translation has more
+    than one line."""
     torch.manual_seed(0)
     model = Transformer(
         TransformerConfig(len(subwords), 1, 8, 16, 2, max_length=12)
@@ -77,7 +79,8 @@ def test_any_text_gives_one_line_each(subwords: Subwords, lines: list[str]) -> N
 
 
 def test_a_long_line_is_cut_and_said(small: Translator, subwords: Subwords) -> None:
-    """Fails when the end token finds no place, and when a line that fits gets a note."""
+    """Fails when the end token finds no place, and when a line that fits gets a
+    note."""
     ids = subwords.encode("the dog sees a cat")
     assert read_line("the dog sees a cat", subwords, len(ids) + 1) == (ids, "")
     cut, note = read_line("the dog sees a cat", subwords, len(ids))
@@ -87,7 +90,8 @@ def test_a_long_line_is_cut_and_said(small: Translator, subwords: Subwords) -> N
 
 
 def test_no_more_lines_are_read_than_the_buffer_holds(small: Translator) -> None:
-    """Fails when the whole input is read first: an endless one would never be answered."""
+    """Fails when the whole input is read first: an endless one would never be
+    answered."""
     taken = []
 
     def endless() -> Iterator[str]:
@@ -104,7 +108,8 @@ def test_no_more_lines_are_read_than_the_buffer_holds(small: Translator) -> None
 
 @pytest.mark.parametrize("half", [False, True])
 def test_what_is_saved_is_loaded(small: Translator, tmp_path: Path, half: bool) -> None:
-    """Fails when a weight is lost or not rounded to 16 bits alone, and when the facts stay behind."""
+    """Fails when a weight is lost or not rounded to 16 bits alone, and when the facts
+    stay behind."""
     small.save(tmp_path, half)
     loaded = Translator.load(tmp_path)
     assert (
@@ -150,7 +155,8 @@ def test_a_damaged_folder_is_named(small: Translator, tmp_path: Path) -> None:
 
 
 def test_attention_rows_add_up_to_one(small: Translator) -> None:
-    """Also for a line without text. Fails when the target is not what the decoder read."""
+    """Also for a line without text. Fails when the target is not what the decoder
+    read."""
     for line in ("the dog sees a cat", "", "dog " * 100):
         looked = attention_of(small, next(small.translate([line])))
         m, n = len(looked["target"]), len(looked["source"])
@@ -194,7 +200,8 @@ def test_an_unknown_record_is_named_with_those_there_are() -> None:
 
 
 def test_the_shipped_translator_is_small_and_translates(shipped: Translator) -> None:
-    """Fails when the weights are of another run than the vocabulary, or take more than 7 MB."""
+    """Fails when the weights are of another run than the vocabulary, or take more than
+    7 MB."""
     assert sum(path.stat().st_size for path in PRETRAINED.iterdir()) <= 7_000_000
     assert count_parameters(shipped.model) <= 3_000_000
     [translation] = shipped.translate(["Two dogs are playing in the snow."])
@@ -224,7 +231,8 @@ RUNS = [
 
 @pytest.mark.parametrize("run", RUNS)
 def test_a_record_has_its_provenance(run: str) -> None:
-    """Fails when a record lacks what is needed to make it again, a score its signature, or a run took too long."""
+    """Fails when a record lacks what is needed to make it again, a score its signature,
+    or a run took too long."""
     record = read_record(f"multi30k_{run}")
     program = " ".join(
         [

@@ -55,7 +55,8 @@ TINY = replace(PLANS["miniature"], vocabulary_size=340, steps=4, max_tokens=64)
 
 @pytest.fixture(autouse=True)
 def little(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A corpus of some sentences, and models that are far smaller than the miniature."""
+    """A corpus of some sentences, and models that are far smaller than the
+    miniature."""
     monkeypatch.setattr(
         variations, "miniature_corpus", lambda: miniature_corpus(120, 3)
     )
@@ -82,7 +83,8 @@ def record_of(scores: dict[str, list[float]]) -> dict:
 
 @pytest.mark.parametrize("row", ROWS)
 def test_a_row_is_divided_by_four_and_halved(row: str) -> None:
-    """Fails when a width is not divided, a depth not halved, or something else of a row changes on the way."""
+    """Fails when a width is not divided, a depth not halved, or something else of a row
+    changes on the way."""
     full, mini = TransformerConfig.table_3(row), miniature_row(row, 4000)
 
     def widths(c: TransformerConfig) -> list[int]:
@@ -112,7 +114,8 @@ def test_an_unknown_row_is_named() -> None:
 
 
 def test_the_whole_table_is_43_runs_seed_by_seed() -> None:
-    """Fails when a row has fewer than two seeds, base fewer than five, or one row is finished before others begin."""
+    """Fails when a row has fewer than two seeds, base fewer than five, or one row is
+    finished before others begin."""
     runs = planned_runs()
     assert len(runs) == len(set(runs)) == 43
     assert [seed for _, seed in runs] == sorted(seed for _, seed in runs)
@@ -134,7 +137,8 @@ def test_a_row_that_is_named_twice_is_run_once() -> None:
 
 
 def test_all_rows_read_the_same_batches_and_seeds_differ(tmp_path: Path) -> None:
-    """Fails when the weights do not depend on the seed (set too late), or a row has its own data order or plan."""
+    """Fails when the weights do not depend on the seed (set too late), or a row has its
+    own data order or plan."""
     text = prepare_text(TINY)
     runs = (("base", 0), ("base", 1), ("D3", 0))
     trainers = [
@@ -152,7 +156,8 @@ def test_all_rows_read_the_same_batches_and_seeds_differ(tmp_path: Path) -> None
 
 
 def test_a_finished_run_is_skipped_and_a_record_holds_all(tmp_path: Path) -> None:
-    """Fails when a run is made twice, a result is lost, checkpoints stay, or provenance is missing."""
+    """Fails when a run is made twice, a result is lost, checkpoints stay, or provenance
+    is missing."""
     first = list(run_all([("base", 0)], TINY, tmp_path, CPU))
     again = list(run_all([("base", 0), ("E", 0)], TINY, tmp_path, CPU))
     assert [run[:2] for run in first] == [("base", 0)] and [
@@ -192,7 +197,8 @@ def test_a_table_has_one_plan(tmp_path: Path) -> None:
 
 
 def test_a_stopped_run_goes_on_to_the_same_result(tmp_path: Path) -> None:
-    """Fails when a run that was stopped half-way ends with other numbers than one that was not."""
+    """Fails when a run that was stopped half-way ends with other numbers than one that
+    was not."""
     (whole,) = run_all([("base", 0)], TINY, tmp_path / "whole", CPU)
     text, folder = prepare_text(TINY), tmp_path / "killed" / "base-0"
     trainer = make_trainer("base", 0, TINY, text, folder, CPU)
@@ -215,7 +221,8 @@ def test_a_stopped_run_goes_on_to_the_same_result(tmp_path: Path) -> None:
 
 
 def test_the_command_survives_sigkill(tmp_path: Path) -> None:
-    """Fails when a killed command cannot be run again, or does not finish what was asked for."""
+    """Fails when a killed command cannot be run again, or does not finish what was
+    asked for."""
     command = [
         sys.executable,
         "-m",
@@ -261,7 +268,8 @@ def test_the_command_survives_sigkill(tmp_path: Path) -> None:
 def test_the_command_says_what_to_mend(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fails when a missing corpus or another plan ends in a traceback, or with exit code 0."""
+    """Fails when a missing corpus or another plan ends in a traceback, or with exit
+    code 0."""
     monkeypatch.chdir(tmp_path)
     missing = CliRunner().invoke(
         main, ["runs", "--row", "E", "--data", str(tmp_path / "nowhere")]
@@ -293,7 +301,8 @@ def test_the_command_says_what_to_mend(
 def test_a_stopped_command_says_how_to_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fails when an interrupted table looks finished: exit code 0, or a record as if all were there."""
+    """Fails when an interrupted table looks finished: exit code 0, or a record as if
+    all were there."""
     monkeypatch.setattr(variations, "run_row", lambda *run: None)
     asked = [
         str(tmp_path / "runs"),
@@ -327,7 +336,8 @@ def test_quantiles_are_those_of_the_tables() -> None:
 
 
 def test_the_margin_is_the_one_by_hand() -> None:
-    """Fails when runs are pooled over the wrong mean, or the freedom counts runs instead of what is left of them."""
+    """Fails when runs are pooled over the wrong mean, or the freedom counts runs
+    instead of what is left of them."""
     record = record_of({"base": [20.0, 20.4, 20.2, 20.6, 19.8], "A1": [19.0, 19.6]})
     deviation, freedom = seed_deviation(record, "BLEU")
     assert freedom == 5 and deviation == pytest.approx(math.sqrt(0.58 / 5))
@@ -342,7 +352,8 @@ def test_the_margin_is_the_one_by_hand() -> None:
 
 
 def test_equal_rows_are_told_apart_one_time_in_twenty() -> None:
-    """Fails when the margin is too narrow or too wide for tables in which no row differs."""
+    """Fails when the margin is too narrow or too wide for tables in which no row
+    differs."""
     rng, verdicts = np.random.default_rng(0), []
     for _ in range(400):
         record = record_of(
@@ -365,7 +376,8 @@ def test_better_is_more_in_every_metric() -> None:
 
 
 def test_verdicts_on_one_difference() -> None:
-    """Fails when a difference within its margin is believed, or "no difference found" counts as "no difference"."""
+    """Fails when a difference within its margin is believed, or "no difference found"
+    counts as "no difference"."""
     assert [judge_better(Difference(mean, 0.5)) for mean in (0.6, -0.6, 0.4)] == [
         CONFIRMED,
         CONTRADICTED,
@@ -382,7 +394,8 @@ def test_verdicts_on_one_difference() -> None:
 
 
 def test_verdicts_on_several_differences() -> None:
-    """Fails when one contradicted step is outvoted, an unclear one is ignored, or a missing row is judged."""
+    """Fails when one contradicted step is outvoted, an unclear one is ignored, or a
+    missing row is judged."""
     layers = next(claim for claim in CLAIMS if claim.pairs[0] == ("C2", "C1"))
 
     def verdict(*means: float) -> str:
@@ -406,7 +419,8 @@ def test_claims_name_rows_of_the_table() -> None:
 
 
 def test_the_record_of_the_package_can_be_made_again() -> None:
-    """Fails when a run of the record lacks its provenance, its parameters or its last step."""
+    """Fails when a run of the record lacks its provenance, its parameters or its last
+    step."""
     record = read_record("variations")
     assert (
         len(missing_runs(record))

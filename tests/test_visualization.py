@@ -46,7 +46,8 @@ from annotated_transformer.visualization import (
 
 @pytest.fixture(scope="module")
 def small(subwords: Subwords) -> Translator:
-    """A translator that has learned nothing, with weights large enough that its heads differ."""
+    """A translator that has learned nothing, with weights large enough that its heads
+    differ."""
     torch.manual_seed(1)
     model = Transformer(TransformerConfig(len(subwords), 2, 16, 32, 2, max_length=40))
     for name, parameter in model.named_parameters():
@@ -69,7 +70,8 @@ def looked_at(translator: Translator, line: str) -> dict:
 
 
 class Reader(HTMLParser):
-    """The elements of a page with their attributes, and the text outside of style and script."""
+    """The elements of a page with their attributes, and the text outside of style and
+    script."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -97,7 +99,8 @@ class Reader(HTMLParser):
     )
 )
 def test_every_piece_is_in_one_word(pieces: list[str]) -> None:
-    """Fails when a piece is lost, doubled or moved, and when begin or end are glued to a word."""
+    """Fails when a piece is lost, doubled or moved, and when begin or end are glued to
+    a word."""
     groups = word_groups(pieces)
     assert [number for group in groups for number in group] == list(range(len(pieces)))
     for group in groups:
@@ -116,7 +119,8 @@ def test_words_get_the_sum_and_give_the_mean() -> None:
 
 
 def test_merged_words_are_those_of_the_sentence(small: Translator) -> None:
-    """Fails when a character in bytes falls apart, or an attention is merged by the words of the wrong side."""
+    """Fails when a character in bytes falls apart, or an attention is merged by the
+    words of the wrong side."""
     looked = looked_at(small, "the old dog sees 犬, a cat.")
     assert looked["source"] == [
         "the",
@@ -139,7 +143,8 @@ def test_merged_words_are_those_of_the_sentence(small: Translator) -> None:
 
 
 def test_the_view_holds_every_layer_and_head(small: Translator) -> None:
-    """Fails when a kind, a layer or a head is left out, or a weight stands under another head."""
+    """Fails when a kind, a layer or a head is left out, or a weight stands under
+    another head."""
     looked = looked_at(small, "the dog sees a cat")
     chosen = ("encoder.layers.1.self_attention", 1)
     view = Reader(attention_view(looked, chosen, word=2, labels={chosen: "a & b"}))
@@ -171,7 +176,8 @@ HOSTILE = [
 
 @pytest.mark.parametrize("word", HOSTILE)
 def test_text_stays_text(small: Translator, word: str) -> None:
-    """Fails when a word of the sentence, a label or a table cell becomes an element or leaves its attribute."""
+    """Fails when a word of the sentence, a label or a table cell becomes an element or
+    leaves its attribute."""
     looked = looked_at(small, "the dog sees a cat")
     plain = Reader(attention_view(looked))
     changed = {**looked, "source": [word, *looked["source"][1:]]}
@@ -187,7 +193,8 @@ def test_text_stays_text(small: Translator, word: str) -> None:
 
 
 def test_the_view_asks_nobody_and_has_no_ids(small: Translator) -> None:
-    """Fails when something is loaded from elsewhere, or two views on one page would have the same id."""
+    """Fails when something is loaded from elsewhere, or two views on one page would
+    have the same id."""
     view = attention_view(looked_at(small, "the dog sees a cat"))
     assert not re.search(
         r"""\bid=|\bsrc=|href=|url\(|@import|fetch\(|XMLHttp|import\(|innerHTML|eval\(""",
@@ -205,7 +212,8 @@ def test_the_view_asks_nobody_and_has_no_ids(small: Translator) -> None:
 
 
 def test_the_view_is_a_table_without_scripts(small: Translator) -> None:
-    """Fails when a word is missing from the tables, or a cell names another word than the strongest."""
+    """Fails when a word is missing from the tables, or a cell names another word than
+    the strongest."""
     looked = looked_at(small, "the dog sees a cat")
     kind = percentages(looked, "Cross-attention", {})
     table = visualization.table_of(kind)
@@ -241,7 +249,8 @@ def test_a_head_that_is_not_there_is_named(
     ("pattern", "shift"), [("previous word", -1), ("same word", 0), ("next word", 1)]
 )
 def test_a_made_head_has_its_pattern(pattern: str, shift: int) -> None:
-    """Fails when a direction is turned round: previous for next, or queries for keys."""
+    """Fails when a direction is turned round: previous for next, or queries for
+    keys."""
     n, name = 6, "encoder.layers.0.self_attention"
     keys = torch.ones(1, n, dtype=torch.bool)
     weights = torch.zeros(1, 1, n, n)
@@ -262,7 +271,8 @@ def test_a_made_head_has_its_pattern(pattern: str, shift: int) -> None:
 
 
 def test_an_indifferent_head_is_diffuse() -> None:
-    """Fails when chance is not subtracted: in a decoder the first word gets much from everybody."""
+    """Fails when chance is not subtracted: in a decoder the first word gets much from
+    everybody."""
     n, name = 6, "decoder.layers.0.self_attention"
     keys = torch.ones(1, n, dtype=torch.bool)
     allowed = allowed_keys(name, keys, keys)
@@ -290,7 +300,8 @@ def test_an_indifferent_head_is_diffuse() -> None:
 def test_measures_do_not_depend_on_the_batch(
     small: Translator, subwords: Subwords
 ) -> None:
-    """Fails when padding counts as a key or a query, or the mean is taken over batches in place of words."""
+    """Fails when padding counts as a key or a query, or the mean is taken over batches
+    in place of words."""
     sentences = [
         ("the dog", "der Hund"),
         ("the old woman sees the small dog", "die alte Frau sieht den kleinen Hund"),
@@ -306,7 +317,8 @@ def test_measures_do_not_depend_on_the_batch(
 
 
 def test_captions_link_words_that_stand_for_each_other() -> None:
-    """Fails when a chunk of two words loses a link, or the German order is taken for the English one."""
+    """Fails when a chunk of two words loses a link, or the German order is taken for
+    the English one."""
     caption = make_caption(
         ["a:ein", "man:Mann", "is_holding:hält", "in_the:im", "park:Park"],
         [3, 4, 2, 0, 1],
@@ -317,7 +329,8 @@ def test_captions_link_words_that_stand_for_each_other() -> None:
 
 
 def test_every_word_of_every_caption_is_linked(shipped: Translator) -> None:
-    """Fails when a caption is made of chunks that miss a word, or a word of ours is not a word of the vocabulary's."""
+    """Fails when a caption is made of chunks that miss a word, or a word of ours is not
+    a word of the vocabulary's."""
     captions = aligned_captions()
     assert len({caption.pair for caption in captions}) == len(captions)
     for caption in captions[::7]:
@@ -346,7 +359,8 @@ def test_accuracy_counts_hits() -> None:
 def test_the_row_that_reads_is_one_below_the_row_that_writes(
     shipped: Translator,
 ) -> None:
-    """Fails when the two are taken for each other, or the begin token is read as a word."""
+    """Fails when the two are taken for each other, or the begin token is read as a
+    word."""
     caption = aligned_captions()[0]
     writes, reads = (
         aligned_weights(shipped, caption, row) for row in ("writes", "reads")
@@ -367,7 +381,8 @@ def test_the_row_that_reads_is_one_below_the_row_that_writes(
 
 
 def test_the_shipped_translator_aligns_words_out_of_order(shipped: Translator) -> None:
-    """Fails when its cross-attention knows no more than that sentences run from left to right."""
+    """Fails when its cross-attention knows no more than that sentences run from left to
+    right."""
     captions = aligned_captions()[1::30]  # the place stands first in German
     best = max(
         float(
@@ -387,7 +402,8 @@ def test_the_shipped_translator_aligns_words_out_of_order(shipped: Translator) -
 
 
 def test_a_head_that_is_off_adds_nothing(small: Translator, subwords: Subwords) -> None:
-    """Fails when the wrong columns are zeroed, or a head stays off after the block or an error in it."""
+    """Fails when the wrong columns are zeroed, or a head stays off after the block or
+    an error in it."""
     batch = make_batch(encode_pairs([("the dog sees", "der Hund sieht")], subwords))
     model, head = small.model, ("decoder.layers.1.cross_attention", 1)
     attention = model.get_submodule(head[0])
@@ -416,7 +432,8 @@ def test_a_head_that_is_off_adds_nothing(small: Translator, subwords: Subwords) 
 
 
 def test_a_head_is_off_in_cached_decoding_too(small: Translator) -> None:
-    """Fails when the search goes round the hook: every BLEU of the record would be that of all heads."""
+    """Fails when the search goes round the hook: every BLEU of the record would be that
+    of all heads."""
     words = ["the dog sees a cat", "the old woman"]
     whole = [found.target_ids for found in small.translate(words, beam_size=2)]
     with switched_off(small.model, heads_of(small.model)):
@@ -468,7 +485,8 @@ def test_the_command_writes_a_record(small: Translator, tmp_path, monkeypatch) -
 
 
 def test_the_record_is_of_the_shipped_translator(shipped: Translator) -> None:
-    """Fails when the translator is trained anew and the command of chapter 17 is not run again."""
+    """Fails when the translator is trained anew and the command of chapter 17 is not
+    run again."""
     record = read_record("head_ablation")
     assert {(row["attention"], row["head"]) for row in record["heads"]} == set(
         heads_of(shipped.model)

@@ -94,7 +94,8 @@ def site(wheel, tmp_path_factory) -> Path:
 
 
 def run_with(site: Path, folder: Path, *arguments: str, stdin: str = "") -> str:
-    """What Python prints in an empty ``folder``, with nothing of the checkout in sight."""
+    """What Python prints in an empty ``folder``, with nothing of the checkout in
+    sight."""
     command = [sys.executable, *arguments]
     environment = {"PYTHONPATH": str(site)}
     run = subprocess.run(
@@ -118,7 +119,8 @@ def test_wheel_runs_a_forward_pass_alone(site, tmp_path):
 
 
 def test_wheel_translates_alone(site, tmp_path):
-    """Fails when the trained translator is left out of the wheel, or looks for something beside it."""
+    """Fails when the trained translator is left out of the wheel, or looks for
+    something beside it."""
     text = run_with(
         site,
         tmp_path,
