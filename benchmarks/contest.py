@@ -1,4 +1,5 @@
-"""What the benchmarks share: contestants take turns, a small table, a record that says where its numbers come from."""
+"""What the benchmarks share: contestants take turns, a small table, a record that says
+where its numbers come from."""
 
 import json
 import os
@@ -64,8 +65,8 @@ def take_turns(
 ) -> dict[str, list[float]]:
     """What each contestant measures, ``rounds`` times, in turn: A B C A B C ...
 
-    In turn, because a machine that other work slows down for a while then slows them all. With ``warm_up``, a round
-    before the first is not counted.
+    In turn, because a machine that other work slows down for a while then slows them
+    all. With ``warm_up``, a round before the first is not counted.
     """
     if warm_up:
         for measure in contestants.values():
@@ -78,7 +79,8 @@ def take_turns(
 
 
 def median_ratio(values: Sequence[float], others: Sequence[float]) -> float:
-    """The median, over the rounds, of one contestant's value divided by another's in the same round."""
+    """The median, over the rounds, of one contestant's value divided by another's in
+    the same round."""
     return statistics.median(
         value / other for value, other in zip(values, others, strict=True)
     )
@@ -111,12 +113,14 @@ def show(unit: str, results: dict[str, list[float]]) -> None:
     )
     for name, values in results.items():
         click.echo(
-            f"{name:{width}}  {statistics.median(values):10,.5g}  {min(values):10,.5g}  {max(values):10,.5g}"
+            f"{name:{width}}  {statistics.median(values):10,.5g}  {min(values):10,.5g} "
+            f" {max(values):10,.5g}"
         )
 
 
 def write_record(name: str, facts: dict, seed: int) -> None:
-    """Write ``facts`` and their provenance to ``records/benchmark_NAME.json`` of the package."""
+    """Write ``facts`` and their provenance to ``records/benchmark_NAME.json`` of the
+    package."""
     program = ["python", f"benchmarks/{Path(sys.argv[0]).name}"]
     load = [
         round(number, 2) for number in os.getloadavg()
@@ -132,7 +136,8 @@ def write_record(name: str, facts: dict, seed: int) -> None:
 
 
 def peak_memory(process: int | str = "self") -> float:
-    """The most memory that a process has held at once since it started its program, in MiB (Linux only)."""
+    """The most memory that a process has held at once since it started its program, in
+    MiB (Linux only)."""
     status = Path(f"/proc/{process}/status").read_text()
     return next(
         int(line.split()[1]) / 1024

@@ -1,4 +1,5 @@
-"""Decoding: sentences per second with and without cache and batches, and of transformers' ``generate``."""
+"""Decoding: sentences per second with and without cache and batches, and of
+transformers' ``generate``."""
 
 import os
 from collections.abc import Callable
@@ -33,10 +34,12 @@ from annotated_transformer.transformer import Transformer, TransformerConfig
 
 
 def model_without_end(config: TransformerConfig, seed: int) -> Transformer:
-    """A model with random weights that never names the end token, nor padding or the begin token.
+    """A model with random weights that never names the end token, nor padding or the
+    begin token.
 
-    So every contestant writes as many words as it may, and all do the same work. How: the last layer norm moves all
-    states in one direction, and the vectors of the three tokens point the other way.
+    So every contestant writes as many words as it may, and all do the same work. How:
+    the last layer norm moves all states in one direction, and the vectors of the three
+    tokens point the other way.
     """
     torch.manual_seed(seed)
     model = Transformer(config).eval()
@@ -48,10 +51,12 @@ def model_without_end(config: TransformerConfig, seed: int) -> Transformer:
 
 
 def marian_of(ours: Transformer) -> MarianMTModel:
-    """The Marian model of ``transformers`` with our weights: the same logits for the same tokens.
+    """The Marian model of ``transformers`` with our weights: the same logits for the
+    same tokens.
 
-    ``ours`` is post-norm, the only order that Marian knows. Marian's biases of attention and of the logits are set to
-    zero. Its sinusoids stand in another order, sines first; the table is ours instead.
+    ``ours`` is post-norm, the only order that Marian knows. Marian's biases of
+    attention and of the logits are set to zero. Its sinusoids stand in another order,
+    sines first; the table is ours instead.
     """
     c = ours.config
     if (
@@ -64,13 +69,24 @@ def marian_of(ours: Transformer) -> MarianMTModel:
         )
     marian = MarianMTModel(
         MarianConfig(
-            vocab_size=c.vocabulary_size, d_model=c.d_model, max_position_embeddings=c.max_length,
-            encoder_layers=c.num_layers, encoder_attention_heads=c.num_heads, encoder_ffn_dim=c.d_ff,
-            decoder_layers=c.num_layers, decoder_attention_heads=c.num_heads, decoder_ffn_dim=c.d_ff,
-            activation_function="relu", dropout=0.0, scale_embedding=True,
-            pad_token_id=PAD_ID, decoder_start_token_id=BOS_ID, eos_token_id=EOS_ID, forced_eos_token_id=None,
+            vocab_size=c.vocabulary_size,
+            d_model=c.d_model,
+            max_position_embeddings=c.max_length,
+            encoder_layers=c.num_layers,
+            encoder_attention_heads=c.num_heads,
+            encoder_ffn_dim=c.d_ff,
+            decoder_layers=c.num_layers,
+            decoder_attention_heads=c.num_heads,
+            decoder_ffn_dim=c.d_ff,
+            activation_function="relu",
+            dropout=0.0,
+            scale_embedding=True,
+            pad_token_id=PAD_ID,
+            decoder_start_token_id=BOS_ID,
+            eos_token_id=EOS_ID,
+            forced_eos_token_id=None,
         )
-    ).eval()  # fmt: skip
+    ).eval()
     with torch.no_grad():
         marian.model.shared.weight.copy_(ours.embedding.weight)
         for theirs, stack in (
@@ -136,9 +152,13 @@ def generate(
 ) -> list[list[int]]:
     """The search of ``transformers``, with its cache."""
     found = marian.generate(
-        input_ids=source, attention_mask=(source != PAD_ID).long(), num_beams=beam_size, do_sample=False,
-        max_new_tokens=words, use_cache=True,
-    )  # fmt: skip
+        input_ids=source,
+        attention_mask=(source != PAD_ID).long(),
+        num_beams=beam_size,
+        do_sample=False,
+        max_new_tokens=words,
+        use_cache=True,
+    )
     return found[:, 1:].tolist()  # without the begin token
 
 
@@ -148,7 +168,8 @@ Searcher = Callable[[Tensor], list[list[int]]]
 def searchers(
     config: TransformerConfig, words: int, beam_size: int, seed: int
 ) -> dict[str, Searcher]:
-    """Functions from sources to outputs, by name: the same weights, the same number of words."""
+    """Functions from sources to outputs, by name: the same weights, the same number of
+    words."""
     ours = model_without_end(config, seed)
     marian = marian_of(ours)
     return {
@@ -183,7 +204,8 @@ def measure(searcher: Searcher, batches: list[Tensor]) -> float:
 
 
 def check_equal_work(found: dict[str, list[list[int]]], words: int) -> float:
-    """The share of sentences that come out the same for all; ClickException where lengths or more than a few differ."""
+    """The share of sentences that come out the same for all; ClickException where
+    lengths or more than a few differ."""
     if {len(ids) for outputs in found.values() for ids in outputs} != {words}:
         raise click.ClickException(
             f"not every output has {words} tokens, so the work is not the same"
@@ -224,12 +246,21 @@ def check_equal_work(found: dict[str, list[list[int]]], words: int) -> float:
 @record_option
 @at_least_option
 def main(
-    sentences: int, alone: int, length: int, words: int, threads: int, rounds: int, record: bool, at_least: float,
+    sentences: int,
+    alone: int,
+    length: int,
+    words: int,
+    threads: int,
+    rounds: int,
+    record: bool,
+    at_least: float,
     **choices: int,
-) -> None:  # fmt: skip
-    """Search greedily and with beam 4: with and without cache, together and one by one, and with `generate`.
+) -> None:
+    """Search greedily and with beam 4: with and without cache, together and one by one,
+    and with `generate`.
 
-    The shapes are those of the book's translator unless given, but post-norm, as Marian is.
+    The shapes are those of the book's translator unless given, but post-norm, as Marian
+    is.
     """
     seed = 0
     torch.set_num_threads(threads)
@@ -259,7 +290,8 @@ def main(
     show("sentences per second", speed)
     for name, ratio in ratios.items():
         click.echo(
-            f"{name}: ours with cache is {ratio:.3f} times as fast as generate (median of the rounds)"
+            f"{name}: ours with cache is {ratio:.3f} times as fast as generate (median"
+            " of the rounds)"
         )
     if record:
         facts = {

@@ -1,4 +1,5 @@
-"""Memory of ``annotated-transformer translate`` against the number of lines that it is given."""
+"""Memory of ``annotated-transformer translate`` against the number of lines that it is
+given."""
 
 import random
 import subprocess
@@ -22,7 +23,8 @@ BUFFER = 1000
 
 
 def save_tiny_translator(folder: Path, seed: int) -> list[str]:
-    """An untrained model of one narrow layer, and the sentences that its vocabulary was learned from."""
+    """An untrained model of one narrow layer, and the sentences that its vocabulary was
+    learned from."""
     torch.manual_seed(seed)
     sentences = [english for english, _ in miniature_corpus(1000, 0, seed).train]
     subwords = train_subwords(sentences, 500)
@@ -45,7 +47,8 @@ def write_lines(file: BinaryIO, sentences: list[str], lines: int, seed: int) -> 
 
 
 def measure(folder: Path, sentences: list[str], lines: int, seed: int) -> float:
-    """The peak memory of ``translate`` in MiB, read while it waits for more after its last line."""
+    """The peak memory of ``translate`` in MiB, read while it waits for more after its
+    last line."""
     command = [
         sys.executable,
         "-m",
@@ -77,9 +80,16 @@ def measure(folder: Path, sentences: list[str], lines: int, seed: int) -> float:
 
 @click.command(epilog="Example: python benchmarks/memory.py --record")
 @click.option(
-    "--lines", type=click.IntRange(1), multiple=True, default=(1_000, 10_000, 100_000), show_default=True,
-    help=f"A multiple of {BUFFER:,}, so that the last one comes while the input is still open; give several.",
-)  # fmt: skip
+    "--lines",
+    type=click.IntRange(1),
+    multiple=True,
+    default=(1_000, 10_000, 100_000),
+    show_default=True,
+    help=(
+        f"A multiple of {BUFFER:,}, so that the last one comes while the input is still"
+        " open; give several."
+    ),
+)
 @click.option(
     "--at-most",
     default=16.0,
@@ -88,7 +98,8 @@ def measure(folder: Path, sentences: list[str], lines: int, seed: int) -> float:
 )
 @record_option
 def main(lines: tuple[int, ...], at_most: float, record: bool) -> None:
-    """Translate more and more lines by the command line, with a tiny model and beam 1, and print the peak memory."""
+    """Translate more and more lines by the command line, with a tiny model and beam 1,
+    and print the peak memory."""
     seed = 0
     if any(number % BUFFER for number in lines):
         raise click.UsageError(f"--lines is {lines}, expected multiples of {BUFFER:,}")
@@ -99,7 +110,8 @@ def main(lines: tuple[int, ...], at_most: float, record: bool) -> None:
         for number in lines:
             peaks[number] = measure(Path(folder), sentences, number, seed)
             click.echo(
-                f"{number:10,}  {peaks[number]:8.1f}  {peaks[number] - peaks[lines[0]]:20.1f}"
+                f"{number:10,}  {peaks[number]:8.1f} "
+                f" {peaks[number] - peaks[lines[0]]:20.1f}"
             )
     grown = peaks[max(lines)] - peaks[min(lines)]
     if record:

@@ -1,4 +1,5 @@
-"""Training in 32 bits and in bfloat16 on a processor, with two ways to compute attention: tokens per second."""
+"""Training in 32 bits and in bfloat16 on a processor, with two ways to compute
+attention: tokens per second."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -23,7 +24,8 @@ from annotated_transformer.transformer import TransformerConfig
 
 
 def autocast_alone(device: torch.device, precision: str) -> AbstractContextManager:
-    """What ``mixed_precision`` would be if it left the choice of attention's kernel to PyTorch."""
+    """What ``mixed_precision`` would be if it left the choice of attention's kernel to
+    PyTorch."""
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
 
 
@@ -37,7 +39,8 @@ CONTESTANTS = {
 def training_in(
     name: str, config: TransformerConfig, batches: list[Batch], seed: int
 ) -> Callable[[], list[float]]:
-    """A function that trains a model once on ``batches`` in the way called ``name``, and returns the losses."""
+    """A function that trains a model once on ``batches`` in the way called ``name``,
+    and returns the losses."""
     precision, context = CONTESTANTS[name]
     train = trainer(
         make_contestant("annotated_transformer", config, seed), batches, precision
@@ -51,7 +54,8 @@ def training_in(
 
 
 def check_near(config: TransformerConfig, batches: list[Batch], seed: int) -> None:
-    """ClickException unless, without the chance of dropout, all contestants have about the same loss at every step."""
+    """ClickException unless, without the chance of dropout, all contestants have about
+    the same loss at every step."""
     steady = replace(config, dropout=0.0)
     losses = [
         torch.tensor(training_in(name, steady, batches, seed)()) for name in CONTESTANTS
@@ -70,7 +74,8 @@ def main(
     record: bool,
     **choices: int | float | str,
 ) -> None:
-    """Train the same model in 32 bits and in mixed precision in turn: tokens per second.
+    """Train the same model in 32 bits and in mixed precision in turn: tokens per
+    second.
 
     The shapes are those of the book's translator unless given.
     """

@@ -1,4 +1,5 @@
-"""The recurrent translator of chapter 1, trained and scored like the Transformer: same data, batches and loop."""
+"""The recurrent translator of chapter 1, trained and scored like the Transformer: same
+data, batches and loop."""
 
 import json
 from pathlib import Path
@@ -23,7 +24,8 @@ MAX_LENGTH = PRESETS["tiny"][0](100).max_length
 def same_size(
     vocabulary_size: int, parameters: int, dropout: float
 ) -> RecurrentTranslator:
-    """The recurrent translator, in the even width whose number of parameters is nearest to ``parameters``."""
+    """The recurrent translator, in the even width whose number of parameters is nearest
+    to ``parameters``."""
     with torch.device("meta"):  # only to count
         sizes = {
             d: count_parameters(RecurrentTranslator(vocabulary_size, d))
@@ -53,7 +55,10 @@ def translate(
 
 
 @click.command(
-    epilog="Example: python benchmarks/recurrent.py data run-recurrent --minutes 20 --record"
+    epilog=(
+        "Example: python benchmarks/recurrent.py data run-recurrent --minutes 20"
+        " --record"
+    )
 )
 @click.argument("data", type=click.Path(path_type=Path))
 @click.argument("run", type=click.Path(path_type=Path))
@@ -83,10 +88,20 @@ def translate(
 )
 @threads_option
 def main(
-    data: Path, run: Path, parameters: int, minutes: float, max_tokens: int, warmup_steps: int, peak: float,
-    dropout: float, last: int, record: bool, threads: int,
-) -> None:  # fmt: skip
-    """Train the recurrent translator on DATA, which annotated-transformer prepare wrote, and score it on its test."""
+    data: Path,
+    run: Path,
+    parameters: int,
+    minutes: float,
+    max_tokens: int,
+    warmup_steps: int,
+    peak: float,
+    dropout: float,
+    last: int,
+    record: bool,
+    threads: int,
+) -> None:
+    """Train the recurrent translator on DATA, which annotated-transformer prepare
+    wrote, and score it on its test."""
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     subwords = Subwords.load(data / "subwords.model")

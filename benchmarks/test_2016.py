@@ -51,7 +51,8 @@ def measure(translator: Translator, lines: list[str], beam: int) -> float:
 def main(
     model: Path, beam: int, at_most: float, threads: int, rounds: int, record: bool
 ) -> None:
-    """Translate the English side of Multi30k's test_2016_flickr, 1,000 sentences, and print the seconds."""
+    """Translate the English side of Multi30k's test_2016_flickr, 1,000 sentences, and
+    print the seconds."""
     torch.set_num_threads(threads)
     lines = [english for english, _ in load_multi30k().test]
     start = perf_counter()

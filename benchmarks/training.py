@@ -1,4 +1,5 @@
-"""Training: tokens per second and peak memory of our Transformer and of torch.nn.Transformer, at equal work."""
+"""Training: tokens per second and peak memory of our Transformer and of
+torch.nn.Transformer, at equal work."""
 
 import copy
 import random
@@ -46,7 +47,8 @@ warnings.filterwarnings(
 
 
 def weights_in_their_order(layer: EncoderLayer | DecoderLayer) -> Iterator[Tensor]:
-    """The weights of one of our layers as the layers of ``nn.Transformer`` list theirs."""
+    """The weights of one of our layers as the layers of ``nn.Transformer`` list
+    theirs."""
     decoder = isinstance(layer, DecoderLayer)
     for attention in [layer.self_attention] + (
         [layer.cross_attention] if decoder else []
@@ -66,11 +68,13 @@ def weights_in_their_order(layer: EncoderLayer | DecoderLayer) -> Iterator[Tenso
 
 
 class PyTorchTransformer(nn.Module):
-    """``torch.nn.Transformer`` with the weights of our ``Transformer``, made to do the same work and no more.
+    """``torch.nn.Transformer`` with the weights of our ``Transformer``, made to do the
+    same work and no more.
 
-    Embedding, positions and pre-softmax layer are copies of ours. Attention has no biases; dropout inside attention
-    and inside the feed-forward network is off, so that what is left are our sites; with post-norm, the norm at the
-    end of each stack is taken out.
+    Embedding, positions and pre-softmax layer are copies of ours. Attention has no
+    biases; dropout inside attention and inside the feed-forward network is off, so that
+    what is left are our sites; with post-norm, the norm at the end of each stack is
+    taken out.
     """
 
     def __init__(self, ours: Transformer) -> None:
@@ -83,9 +87,15 @@ class PyTorchTransformer(nn.Module):
         )
         self.dropout = nn.Dropout(c.dropout)
         self.stacks = nn.Transformer(
-            c.d_model, c.num_heads, c.num_layers, c.num_layers, c.d_ff, c.dropout,
-            batch_first=True, norm_first=c.norm == "pre",
-        )  # fmt: skip
+            c.d_model,
+            c.num_heads,
+            c.num_layers,
+            c.num_layers,
+            c.d_ff,
+            c.dropout,
+            batch_first=True,
+            norm_first=c.norm == "pre",
+        )
         for layer in [*self.stacks.encoder.layers, *self.stacks.decoder.layers]:
             layer.dropout.p = 0.0  # the one inside the feed-forward network
             for name in {"self_attn", "multihead_attn"} & dict(
@@ -121,7 +131,8 @@ class PyTorchTransformer(nn.Module):
             ):
                 if parameter.shape != weight.shape:
                     raise ValueError(
-                        f"a weight of shape {tuple(weight.shape)} for one of {tuple(parameter.shape)}"
+                        f"a weight of shape {tuple(weight.shape)} for one of"
+                        f" {tuple(parameter.shape)}"
                     )
                 parameter.copy_(weight)
 
@@ -129,13 +140,18 @@ class PyTorchTransformer(nn.Module):
         return self.dropout(self.positions(self.embedding(tokens)))
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """As ``Transformer.forward``, with the masks that ``nn.Transformer`` documents: True may *not* be attended."""
+        """As ``Transformer.forward``, with the masks that ``nn.Transformer`` documents:
+        True may *not* be attended."""
         hidden, later = source == self.pad_id, ~causal_mask(target.size(1))
         memory = self.stacks.encoder(self.embed(source), src_key_padding_mask=hidden)
         states = self.stacks.decoder(
-            self.embed(target), memory, tgt_mask=later, tgt_is_causal=True,
-            tgt_key_padding_mask=target == self.pad_id, memory_key_padding_mask=hidden,
-        )  # fmt: skip
+            self.embed(target),
+            memory,
+            tgt_mask=later,
+            tgt_is_causal=True,
+            tgt_key_padding_mask=target == self.pad_id,
+            memory_key_padding_mask=hidden,
+        )
         return self.embedding.logits(states)
 
 
@@ -148,7 +164,8 @@ CONTESTANTS = {
 def random_batches(
     config: TransformerConfig, max_tokens: int, number: int, seed: int
 ) -> list[Batch]:
-    """Batches of random tokens, in lengths as those of Multi30k: 5 to 30 subwords, most of them near 14."""
+    """Batches of random tokens, in lengths as those of Multi30k: 5 to 30 subwords, most
+    of them near 14."""
     rng = random.Random(seed)
 
     def sentence() -> list[int]:
@@ -170,7 +187,8 @@ def make_contestant(name: str, config: TransformerConfig, seed: int) -> nn.Modul
 def trainer(
     model: nn.Module, batches: list[Batch], precision: str = "fp32"
 ) -> Callable[[], list[float]]:
-    """A function that trains the model on all batches once, and returns the losses; each call goes on."""
+    """A function that trains the model on all batches once, and returns the losses;
+    each call goes on."""
     optimizer, training, steps = (
         transformer_optimizer(model),
         TrainingConfig(precision=precision),
@@ -191,7 +209,8 @@ def trainer(
 def measure_memory(
     name: str, config: TransformerConfig, batches: list[Batch], seed: int, threads: int
 ) -> float:
-    """What training adds to the peak memory of a fresh process, in MiB: weights, gradients, optimizer, activations."""
+    """What training adds to the peak memory of a fresh process, in MiB: weights,
+    gradients, optimizer, activations."""
     torch.set_num_threads(threads)
     before = peak_memory()
     trainer(make_contestant(name, config, seed), batches)()
@@ -227,7 +246,8 @@ def race(
 def check_equal_work(
     config: TransformerConfig, batches: list[Batch], seed: int
 ) -> None:
-    """ClickException unless both contestants, without the chance of dropout, have the same loss at every step."""
+    """ClickException unless both contestants, without the chance of dropout, have the
+    same loss at every step."""
     steady = replace(config, dropout=0.0)
     ours, theirs = (
         trainer(make_contestant(name, steady, seed), batches)() for name in CONTESTANTS
@@ -293,7 +313,8 @@ def main(
     at_least: float,
     **choices: int | float | str,
 ) -> None:
-    """Train our Transformer and torch.nn.Transformer in turn, at equal work: tokens per second and peak memory.
+    """Train our Transformer and torch.nn.Transformer in turn, at equal work: tokens per
+    second and peak memory.
 
     The shapes are those of the book's translator unless given.
     """
@@ -321,7 +342,8 @@ def main(
     ratio = median_ratio(*speed.values())
     show("MiB that training adds at its peak", memory)
     click.echo(
-        f"ours trains {ratio:.3f} times as fast as torch.nn.Transformer (median of the rounds)"
+        f"ours trains {ratio:.3f} times as fast as torch.nn.Transformer (median of the"
+        " rounds)"
     )
     if record:
         facts |= {

@@ -86,7 +86,10 @@ def test_every_row_of_the_index_leads_to_a_bug():
 def test_bugs_are_found_in_both_forms():
     """Fails when the search for titles no longer finds headings or bold sentences, or
     reads past the section."""
-    form = "## Where people go wrong\n\n{}\n\n**The symptom.** Something.\n\n## Exercises\n\n### Not a bug\n"
+    form = (
+        "## Where people go wrong\n\n{}\n\n**The symptom.** Something.\n\n"
+        "## Exercises\n\n### Not a bug\n"
+    )
     assert bugs_of(form.format("### A bug\n\nText.")) == ["A bug"]
     assert bugs_of(
         "## Where people go wrong\n\n**A bug.** Or **two. Not.**\n\n**Before:** guess."

@@ -467,7 +467,10 @@ def test_ctrl_c_saves_and_says_how_to_go_on(data: Path, tmp_path: Path) -> None:
     finally:
         running.kill()
     assert running.returncode == 130 and "Traceback" not in said
-    expected = f"annotated-transformer train {data} '{tmp_path / 'a run'}' --resume --device cpu --threads 1"
+    expected = (
+        f"annotated-transformer train {data} '{tmp_path / 'a run'}' --resume --device"
+        " cpu --threads 1"
+    )
     assert said.strip().endswith(f"to go on: {expected}")
     (saved,) = (tmp_path / "a run").glob("step-*.json")
     step = json.loads(saved.read_text())["step"]
@@ -534,8 +537,8 @@ def test_several_workers_are_interrupted_and_go_on(data: Path, tmp_path: Path) -
         running.kill()
     assert running.returncode != 0
     assert (
-        f"to go on: torchrun --nproc-per-node 2 -m annotated_transformer train {data} {tmp_path / 'run'}"
-        in said
+        f"to go on: torchrun --nproc-per-node 2 -m annotated_transformer train {data}"
+        f" {tmp_path / 'run'}" in said
     )
     (saved,) = (tmp_path / "run").glob("step-*.json")
     steps = json.loads(saved.read_text())["step"] + 2

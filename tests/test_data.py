@@ -205,7 +205,10 @@ def test_other_languages_are_named() -> None:
     not (
         Path(os.environ.get("ANNOTATED_TRANSFORMER_DATA", "")) / "multi30k" / NAME
     ).is_file(),
-    reason="ANNOTATED_TRANSFORMER_DATA names no folder with Multi30k: its real pairs and checksums are not looked at",
+    reason=(
+        "ANNOTATED_TRANSFORMER_DATA names no folder with Multi30k: its real pairs and"
+        " checksums are not looked at"
+    ),
 )
 @pytest.mark.parametrize("target", ["de", "fr"])
 def test_the_real_multi30k(target: str) -> None:
@@ -275,7 +278,9 @@ def test_unequal_files_are_counted(tmp_path: Path, lines: tuple[int, int]) -> No
     files = parallel(tmp_path, *[b"line\n" * number for number in lines])
     with pytest.raises(
         ValueError,
-        match=f"source.txt has {lines[0]} lines and .*target.txt has {lines[1]}: expected",
+        match=(
+            f"source.txt has {lines[0]} lines and .*target.txt has {lines[1]}: expected"
+        ),
     ):
         files.count_pairs()
 
@@ -526,7 +531,10 @@ def test_what_the_registry_does_not_hold_is_named() -> None:
         fetch_file("wmt14", "train.en.gz")
     with pytest.raises(
         ValueError,
-        match="'train.it.gz' is no file of multi30k that we know: expected one of train.en.gz",
+        match=(
+            "'train.it.gz' is no file of multi30k that we know: expected one of"
+            " train.en.gz"
+        ),
     ):
         fetch_multi30k("train.it.gz")
 
@@ -537,7 +545,10 @@ def test_what_the_registry_does_not_hold_is_named() -> None:
         / "treebank"
         / "treebank.zip"
     ).is_file(),
-    reason="ANNOTATED_TRANSFORMER_DATA names no folder with the treebank: its checksum is not looked at",
+    reason=(
+        "ANNOTATED_TRANSFORMER_DATA names no folder with the treebank: its checksum is"
+        " not looked at"
+    ),
 )
 def test_the_real_treebank() -> None:
     """Fails when the checksum in the package is wrong."""
@@ -679,7 +690,8 @@ def test_the_order_is_the_same_in_every_process() -> None:
     program = (
         "from annotated_transformer.data import token_batches\n"
         "pairs = [([4] * n, [5] * n) for n in range(1, 40)]\n"
-        "print([batch.source.shape[1] for batch in token_batches(pairs, 60, seed=3, epochs=2)])"
+        "batches = token_batches(pairs, 60, seed=3, epochs=2)\n"
+        "print([batch.source.shape[1] for batch in batches])"
     )
     runs = [
         subprocess.run(

@@ -117,10 +117,18 @@ def gpt_parameters(theirs: nn.Module) -> dict[str, Tensor]:
         {
             r"transformer\.wte\.weight": "embedding.weight",
             r"transformer\.wpe\.weight": "positions.table",
-            rf"{layer}ln_1{kind}": r"layers.layers.\1.self_attention_residual.layer_norm.\2",
-            rf"{layer}ln_2{kind}": r"layers.layers.\1.feed_forward_residual.layer_norm.\2",
-            rf"{layer}attn\.(\w+_projection){kind}": r"layers.layers.\1.self_attention.\2.\3",
-            rf"{layer}attn\.c_proj{kind}": r"layers.layers.\1.self_attention.output_projection.\2",
+            rf"{layer}ln_1{kind}": (
+                r"layers.layers.\1.self_attention_residual.layer_norm.\2"
+            ),
+            rf"{layer}ln_2{kind}": (
+                r"layers.layers.\1.feed_forward_residual.layer_norm.\2"
+            ),
+            rf"{layer}attn\.(\w+_projection){kind}": (
+                r"layers.layers.\1.self_attention.\2.\3"
+            ),
+            rf"{layer}attn\.c_proj{kind}": (
+                r"layers.layers.\1.self_attention.output_projection.\2"
+            ),
             rf"{layer}mlp\.c_fc{kind}": r"layers.layers.\1.feed_forward.expand.\2",
             rf"{layer}mlp\.c_proj{kind}": r"layers.layers.\1.feed_forward.contract.\2",
             rf"transformer\.ln_f{kind}": r"layers.final_norm.\1",
@@ -138,12 +146,24 @@ def bert_parameters(theirs: nn.Module) -> dict[str, Tensor]:
             r"embeddings\.position_embeddings\.weight": "positions.table",
             r"embeddings\.token_type_embeddings\.weight": "segments.weight",
             rf"embeddings\.LayerNorm{kind}": r"embedding_norm.\1",
-            rf"{layer}attention\.self\.(\w+){kind}": r"encoder.layers.\1.self_attention.\2_projection.\3",
-            rf"{layer}attention\.output\.dense{kind}": r"encoder.layers.\1.self_attention.output_projection.\2",
-            rf"{layer}attention\.output\.LayerNorm{kind}": r"encoder.layers.\1.self_attention_residual.layer_norm.\2",
-            rf"{layer}intermediate\.dense{kind}": r"encoder.layers.\1.feed_forward.expand.\2",
-            rf"{layer}output\.dense{kind}": r"encoder.layers.\1.feed_forward.contract.\2",
-            rf"{layer}output\.LayerNorm{kind}": r"encoder.layers.\1.feed_forward_residual.layer_norm.\2",
+            rf"{layer}attention\.self\.(\w+){kind}": (
+                r"encoder.layers.\1.self_attention.\2_projection.\3"
+            ),
+            rf"{layer}attention\.output\.dense{kind}": (
+                r"encoder.layers.\1.self_attention.output_projection.\2"
+            ),
+            rf"{layer}attention\.output\.LayerNorm{kind}": (
+                r"encoder.layers.\1.self_attention_residual.layer_norm.\2"
+            ),
+            rf"{layer}intermediate\.dense{kind}": (
+                r"encoder.layers.\1.feed_forward.expand.\2"
+            ),
+            rf"{layer}output\.dense{kind}": (
+                r"encoder.layers.\1.feed_forward.contract.\2"
+            ),
+            rf"{layer}output\.LayerNorm{kind}": (
+                r"encoder.layers.\1.feed_forward_residual.layer_norm.\2"
+            ),
             rf"pooler\.dense{kind}": r"pooler.\1",
         },
     )
@@ -196,12 +216,24 @@ def vit_parameters(theirs: nn.Module) -> dict[str, Tensor]:
             r"vit\.embeddings\.cls_token": "class_token",
             r"vit\.embeddings\.position_embeddings": "positions.table",
             rf"vit\.embeddings\.patch_embeddings\.projection{kind}": r"patches.\1",
-            rf"{layer}attention\.q_proj{kind}": r"encoder.layers.\1.self_attention.query_projection.\2",
-            rf"{layer}attention\.k_proj{kind}": r"encoder.layers.\1.self_attention.key_projection.\2",
-            rf"{layer}attention\.v_proj{kind}": r"encoder.layers.\1.self_attention.value_projection.\2",
-            rf"{layer}attention\.o_proj{kind}": r"encoder.layers.\1.self_attention.output_projection.\2",
-            rf"{layer}layernorm_before{kind}": r"encoder.layers.\1.self_attention_residual.layer_norm.\2",
-            rf"{layer}layernorm_after{kind}": r"encoder.layers.\1.feed_forward_residual.layer_norm.\2",
+            rf"{layer}attention\.q_proj{kind}": (
+                r"encoder.layers.\1.self_attention.query_projection.\2"
+            ),
+            rf"{layer}attention\.k_proj{kind}": (
+                r"encoder.layers.\1.self_attention.key_projection.\2"
+            ),
+            rf"{layer}attention\.v_proj{kind}": (
+                r"encoder.layers.\1.self_attention.value_projection.\2"
+            ),
+            rf"{layer}attention\.o_proj{kind}": (
+                r"encoder.layers.\1.self_attention.output_projection.\2"
+            ),
+            rf"{layer}layernorm_before{kind}": (
+                r"encoder.layers.\1.self_attention_residual.layer_norm.\2"
+            ),
+            rf"{layer}layernorm_after{kind}": (
+                r"encoder.layers.\1.feed_forward_residual.layer_norm.\2"
+            ),
             rf"{layer}mlp\.fc1{kind}": r"encoder.layers.\1.feed_forward.expand.\2",
             rf"{layer}mlp\.fc2{kind}": r"encoder.layers.\1.feed_forward.contract.\2",
             rf"vit\.layernorm{kind}": r"encoder.final_norm.\1",
@@ -519,15 +551,43 @@ def test_masking_is_80_10_10() -> None:
         (lambda: GPT(BERT_CONFIG), ValueError, "norm is 'post', expected 'pre'.*GPT"),
         (lambda: BERT(GPT_CONFIG), ValueError, "norm is 'pre', expected 'post'.*BERT"),
         (lambda: T5(BERT_CONFIG), ValueError, "norm is 'post', expected 'pre'.*T5"),
-        (lambda: GPT(GPT_CONFIG)(torch.tensor([[20]])), ValueError, "20 to 20, expected 0 to 19"),
-        (lambda: GPT(GPT_CONFIG)(torch.ones(1, 13, dtype=torch.long)), ValueError, "13 tokens.*max_length 12"),
-        (lambda: BERT(BERT_CONFIG)(torch.tensor([[1]]), torch.tensor([[2]])), ValueError, "segments.*expected 0 to 1"),
-        (lambda: ViT(VIT_CONFIG, 4, 2)(torch.zeros(1, 2, 8, 10)), ValueError, r"\(8, 10\).*whole number of.*4 x 4"),
-        (lambda: ViT(VIT_CONFIG, 4, 2)(torch.zeros(1, 2, 8, 8)), ValueError, "4 patches, expected 6"),
-        (lambda: mask_words(torch.tensor([[7]]), mask_id=4), ValueError, "mask_id is 4.*above"),
-        (lambda: full_size("GPT-5"), ValueError, "'GPT-5', expected one of GPT-2 small, "),
+        (
+            lambda: GPT(GPT_CONFIG)(torch.tensor([[20]])),
+            ValueError,
+            "20 to 20, expected 0 to 19",
+        ),
+        (
+            lambda: GPT(GPT_CONFIG)(torch.ones(1, 13, dtype=torch.long)),
+            ValueError,
+            "13 tokens.*max_length 12",
+        ),
+        (
+            lambda: BERT(BERT_CONFIG)(torch.tensor([[1]]), torch.tensor([[2]])),
+            ValueError,
+            "segments.*expected 0 to 1",
+        ),
+        (
+            lambda: ViT(VIT_CONFIG, 4, 2)(torch.zeros(1, 2, 8, 10)),
+            ValueError,
+            r"\(8, 10\).*whole number of.*4 x 4",
+        ),
+        (
+            lambda: ViT(VIT_CONFIG, 4, 2)(torch.zeros(1, 2, 8, 8)),
+            ValueError,
+            "4 patches, expected 6",
+        ),
+        (
+            lambda: mask_words(torch.tensor([[7]]), mask_id=4),
+            ValueError,
+            "mask_id is 4.*above",
+        ),
+        (
+            lambda: full_size("GPT-5"),
+            ValueError,
+            "'GPT-5', expected one of GPT-2 small, ",
+        ),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_named(call: object, error: type[Exception], message: str) -> None:
     """Fails, for each row of the table, when its check is taken out."""
     with pytest.raises(error, match=message):

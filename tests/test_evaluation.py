@@ -199,7 +199,8 @@ def test_moses_lower_case_is_how_multi30k_was_made(language: str, allowed: int) 
     published = MULTI30K / f"test_2016_flickr.lc.norm.tok.{language}"
     if not (plain.is_file() and published.is_file()):
         pytest.skip(
-            f"{plain.name} and {published.name} are not in $ANNOTATED_TRANSFORMER_DATA/multi30k"
+            f"{plain.name} and {published.name} are not in"
+            " $ANNOTATED_TRANSFORMER_DATA/multi30k"
         )
     with gzip.open(plain, "rt", encoding="utf-8") as file:
         ours = moses_lower_case(file.read().splitlines(), language)

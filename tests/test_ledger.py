@@ -17,9 +17,9 @@ LEDGER = pages.ledger_of(ROOT)
 ENTRIES = [entry for part in LEDGER.values() for entry in part]
 STATUSES = {"implemented", "measured", "deviates", "prose only"}
 FIELDS = {"paper", "title", "status", "notebook", "heading", "symbol", "test", "note"}
-SECTIONS = "1, 2, 3, 3.1, 3.2, 3.2.1, 3.2.2, 3.2.3, 3.3, 3.4, 3.5, 4, 5, 5.1, 5.2, 5.3, 5.4, 6, 6.1, 6.2, 6.3, 7".split(
-    ", "
-)
+SECTIONS = (
+    "1 2 3 3.1 3.2 3.2.1 3.2.2 3.2.3 3.3 3.4 3.5 4 5 5.1 5.2 5.3 5.4 6 6.1 6.2 6.3 7"
+).split()
 PAPER = [
     *["abstract", *(f"section {number}" for number in SECTIONS), "appendix"],
     *[f"equation {n}" for n in range(1, 4)],

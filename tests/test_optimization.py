@@ -190,7 +190,10 @@ def test_certainty_is_punished() -> None:
             lambda: label_smoothed_cross_entropy(
                 torch.zeros(2, 3, 5), torch.ones(2, 4, dtype=torch.long)
             ),
-            r"logits \(2, 3, 5\) and targets \(2, 4\): expected \(batch, m, vocabulary_size\)",
+            (
+                r"logits \(2, 3, 5\) and targets \(2, 4\): expected \(batch, m,"
+                r" vocabulary_size\)"
+            ),
         ),
     ],
 )

@@ -60,7 +60,10 @@ needs_sample = pytest.mark.skipif(
         / "treebank"
         / "treebank.zip"
     ).is_file(),
-    reason="ANNOTATED_TRANSFORMER_DATA names no folder with the treebank: the sample is not gone through",
+    reason=(
+        "ANNOTATED_TRANSFORMER_DATA names no folder with the treebank: the sample is"
+        " not gone through"
+    ),
 )
 
 
@@ -165,8 +168,14 @@ def test_very_deep_trees() -> None:
 def test_normalizing() -> None:
     """Fails when a function stays, -LRB- loses its name, or a constituent that held
     only traces is kept."""
-    text = "( (S-1 (NP=2 (-NONE- *)) (PRN (-LRB- -LRB-) (ADVP|PRT (RB so)) (-RRB- -RRB-)) (NP-SBJ (PRP$ its) (NN end))) )"
-    plain = "(TOP (S (PRN (-LRB- -LRB-) (ADVP (RB so)) (-RRB- -RRB-)) (NP (PRP$ its) (NN end))))"
+    text = (
+        "( (S-1 (NP=2 (-NONE- *)) (PRN (-LRB- -LRB-) (ADVP|PRT (RB so)) (-RRB- -RRB-))"
+        " (NP-SBJ (PRP$ its) (NN end))) )"
+    )
+    plain = (
+        "(TOP (S (PRN (-LRB- -LRB-) (ADVP (RB so)) (-RRB- -RRB-))"
+        " (NP (PRP$ its) (NN end))))"
+    )
     assert str(normalize(read_trees(text)[0])) == plain
     assert normalize(read_trees("( (S (NP (-NONE- *)) (VP (-NONE- *?*))) )")[0]) is None
 
@@ -432,7 +441,10 @@ def test_without_the_sample(
 def test_words_and_brackets_share_a_vocabulary() -> None:
     """Fails when a bracket's id is a word's, a rare word does not get its class, or a
     held-out word an id."""
-    text = "(TOP (S (NN fox) (NN fox) (VB running) (VB sitting) (CD 12) (CD 13) (NN oddity)))"
+    text = (
+        "(TOP (S (NN fox) (NN fox) (VB running) (VB sitting)"
+        " (CD 12) (CD 13) (NN oddity)))"
+    )
     vocabulary = ParsingVocabulary(read_trees(text))
     assert vocabulary.brackets == ["(S", ")S", "CD", "NN", "VB"]
     assert vocabulary.words == ["fox", "<lower ng>", "<number>"]
@@ -444,8 +456,11 @@ def test_words_and_brackets_share_a_vocabulary() -> None:
     other = read_trees("(TOP (X (NN fox)))")[0]
     assert vocabulary.encode_pair(other) == ([9], [3, 7, 3])
     assert [word_class(word) for word in ("Oddly", "mid-May", "3-year", "A")] == [
-        "<capital ly>", "<hyphen ay>", "<number>", "<capital a>",
-    ]  # fmt: skip
+        "<capital ly>",
+        "<hyphen ay>",
+        "<number>",
+        "<capital a>",
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -566,9 +581,14 @@ def test_a_run_is_reported_once(
 ) -> None:
     """Fails when a finished run is parsed anew, or judged on other trees than the test
     part's."""
-    monkeypatch.setattr(parsing, "parse", lambda model, vocabulary, sentences: [
-        (flat_tree([Tree(UNTAGGED, (word,)) for word in sentence]), Counter()) for sentence in sentences
-    ])  # fmt: skip
+    monkeypatch.setattr(
+        parsing,
+        "parse",
+        lambda model, vocabulary, sentences: [
+            (flat_tree([Tree(UNTAGGED, (word,)) for word in sentence]), Counter())
+            for sentence in sentences
+        ],
+    )
     run = run_size(small, 10, tmp_path, TINY)
     assert (
         run["trees"] == 10
@@ -596,9 +616,14 @@ def test_the_command(
     """Fails when a size is left out, the record lacks its provenance, or sizes are not
     checked."""
     monkeypatch.setattr(parsing, "load_penn_sample", lambda: small)
-    monkeypatch.setattr(parsing, "parse", lambda model, vocabulary, sentences: [
-        (flat_tree([Tree(UNTAGGED, (word,)) for word in sentence]), Counter()) for sentence in sentences
-    ])  # fmt: skip
+    monkeypatch.setattr(
+        parsing,
+        "parse",
+        lambda model, vocabulary, sentences: [
+            (flat_tree([Tree(UNTAGGED, (word,)) for word in sentence]), Counter())
+            for sentence in sentences
+        ],
+    )
     options = [
         "--size",
         "20",

@@ -25,8 +25,10 @@ import student  # noqa: E402
 from annotated_book import cells, pages, picture, runs  # noqa: E402
 
 GOOD = """<html><head><link rel="stylesheet" href="style.css"></head><body>
-<h1 id="top">Title</h1><img src="a.png" alt="a dot"><a href="other.html#here">other</a><a href="#top">up</a>
-<a href="https://example.org/">elsewhere</a><div class="output text_plain">1</div></body></html>"""
+<h1 id="top">Title</h1><img src="a.png" alt="a dot">
+<a href="other.html#here">other</a><a href="#top">up</a>
+<a href="https://example.org/">elsewhere</a>
+<div class="output text_plain">1</div></body></html>"""
 
 
 @pytest.fixture
@@ -127,7 +129,10 @@ def test_an_empty_folder_is_no_site(
 def test_lines_for_machines_are_stripped() -> None:
     """nbdev, nbval, Colab, nbgrader and ruff marks go, ordinary comments and code
     stay."""
-    code = '#| export\n# @title Solution { display-mode: "form" }\n# NBVAL_SKIP\ndef f():\n    ### BEGIN SOLUTION\n'
+    code = (
+        '#| export\n# @title Solution { display-mode: "form" }\n'
+        "# NBVAL_SKIP\ndef f():\n    ### BEGIN SOLUTION\n"
+    )
     code += "    return 1  # (n, n)  # noqa: E731\n    ### END SOLUTION\n    # why\n"
     assert cells.stripped(code) == "def f():\n    return 1  # (n, n)\n    # why"
 
@@ -142,7 +147,10 @@ def test_hidden_exported_and_defining_cells_are_recognized() -> None:
     )
     assert cells.is_exported("#| export\nx = 1") and not cells.is_exported("# export")
     assert cells.default_module("#| default_exp attention\nimport sys") == "attention"
-    code = "PAD_ID, BOS_ID = 0, 1\nTABLE = [1]\nlower = 2\ndef f(): pass\nclass G: pass\ndef _private(): pass"
+    code = (
+        "PAD_ID, BOS_ID = 0, 1\nTABLE = [1]\nlower = 2\n"
+        "def f(): pass\nclass G: pass\ndef _private(): pass"
+    )
     assert cells.definitions(code) == ["f", "G", "PAD_ID", "BOS_ID"]
     assert cells.definitions("%pip install x") == []
 
@@ -251,7 +259,10 @@ def test_every_module_that_a_chapter_imports_is_seen() -> None:
         path.stem
         for path in runs.modules_used("import annotated_transformer.transformer", ROOT)
     }
-    script = "import sys, annotated_transformer.transformer; print(*[m for m in sys.modules if m.startswith('annotated_')])"
+    script = (
+        "import sys, annotated_transformer.transformer\n"
+        "print(*[m for m in sys.modules if m.startswith('annotated_')])"
+    )
     loaded = subprocess.run(
         [sys.executable, "-c", script],
         capture_output=True,
@@ -368,7 +379,10 @@ def test_the_picture_of_the_paper(columns: int) -> None:
 def test_a_students_copy_has_no_solution(tmp_path: Path) -> None:
     """Solutions and answers go, the rest stays, and the copy fails where the student
     has to work."""
-    solution = "# @title Solution\ndef f():\n    ### BEGIN SOLUTION\n    return 42\n    ### END SOLUTION"
+    solution = (
+        "# @title Solution\ndef f():\n"
+        "    ### BEGIN SOLUTION\n    return 42\n    ### END SOLUTION"
+    )
     answer = "%%md\nWhy?\n\n:::{dropdown} Answer\nBecause of 42.\n:::\n\nMore."
     path = write_notebook(tmp_path / "x.ipynb", answer, solution, "assert f() == 42")
     copy = student.student_copy(nbformat.read(path, 4))
@@ -450,7 +464,8 @@ def test_a_tiny_book(tmp_path: Path) -> None:
     (tmp_path / "index.md").write_text("# Book\n\n<!-- book: chapter-map -->\n")
     chart = "{'text/html': '<div id=\"x\"></div><script>vegaEmbed</script>'}"
     sources = [
-        '%%md\n# Attention\n\n> A promise.\n\nFacts.\n\n> "Some words." -- section 3.2.1',
+        "%%md\n# Attention\n\n> A promise.\n\nFacts.\n\n"
+        '> "Some words." -- section 3.2.1',
         "#| default_exp tiny\nimport sys",
         "%%md\nWhat twice means.",
         f"# NBVAL_SKIP\n#| export\n{function}",

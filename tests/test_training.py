@@ -632,7 +632,8 @@ def test_what_a_killed_writer_left_is_cleared_away(tmp_path: Path) -> None:
     (tmp_path / "step-00000008.json.partial").write_bytes(b"{")
     with (tmp_path / "log.jsonl").open("ab") as file:
         file.write(
-            b'{"step": 7, "loss": 1.0}\n{"step": 8, "lo{"step": 3}\n[3]\n\xff\n{"step": 2'
+            b'{"step": 7, "loss": 1.0}\n'
+            b'{"step": 8, "lo{"step": 3}\n[3]\n\xff\n{"step": 2'
         )
     trainer = small_run(tmp_path, steps=7, log_every=1)
     trainer.resume()
@@ -859,8 +860,12 @@ def batches(rank, world_size):
 
 with workers(torch.device("cpu")) as (rank, world_size):
     torch.manual_seed(0)
-    model = Transformer(TransformerConfig(20, 1, 16, 32, 2, dropout=dropout, max_length=8))
-    config = TrainingConfig(int(steps), 256, int(accumulate), warmup_steps=10, save_every=2, keep=1000, log_every=1)
+    shape = TransformerConfig(20, 1, 16, 32, 2, dropout=dropout, max_length=8)
+    model = Transformer(shape)
+    config = TrainingConfig(
+        int(steps), 256, int(accumulate), warmup_steps=10,
+        save_every=2, keep=1000, log_every=1,
+    )
     trainer = Trainer(model, config, folder)
     trainer.resume()
     trainer.run(batches(rank, world_size), [next(batches(0, 1))])
@@ -1080,7 +1085,8 @@ def test_the_chapters_commands_are_those_of_the_command_line() -> None:
         if cell["cell_type"] == "markdown"
     )
     found = re.findall(
-        r"(?:^    |`)(?:torchrun .* -m annotated_transformer|annotated-transformer) ([^`\n]+)",
+        r"(?:^    |`)(?:torchrun .* -m annotated_transformer|annotated-transformer)"
+        r" ([^`\n]+)",
         prose,
         re.M,
     )

@@ -15,7 +15,8 @@ FORWARD = """
 import torch
 from annotated_transformer.transformer import Transformer, TransformerConfig
 import annotated_transformer as package
-logits = Transformer(TransformerConfig.tiny(50))(torch.ones(2, 3, dtype=torch.long), torch.ones(2, 4, dtype=torch.long))
+source, target = (torch.ones(2, n, dtype=torch.long) for n in (3, 4))
+logits = Transformer(TransformerConfig.tiny(50))(source, target)
 print(package.__file__, package.__version__, *logits.shape)
 """
 
