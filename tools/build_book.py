@@ -1,9 +1,11 @@
-"""Build the book: run the notebooks, two at a time, render the site, check it, and say how long each part took.
+"""Build the book: run the notebooks, two at a time, render the site, check it, and say
+how long each part took.
 
     python tools/build_book.py [--jobs 2]
 
-Outputs are kept in `_build/.jupyter_cache`; a notebook runs again only when something that its run depends on has
-changed. A failing cell stops the build after all notebooks have had their turn, and is shown.
+Outputs are kept in `_build/.jupyter_cache`; a notebook runs again only when something
+that its run depends on has changed. A failing cell stops the build after all notebooks
+have had their turn, and is shown.
 """
 
 import argparse
@@ -20,7 +22,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
 CELL_SECONDS = 900
-# One thread for each notebook, so that two of them share two cores; no progress bars on the pages.
+# One thread for each notebook, so that two of them share two cores; no progress bars on
+# the pages.
 SETTINGS = {
     name: "1"
     for name in (
@@ -44,7 +47,8 @@ def notebooks() -> list[Path]:
 def run_notebook(path: Path) -> tuple[float, bool, str]:
     """Run one notebook in an empty folder, unless its outputs are kept already.
 
-    Returns the seconds of the run, whether it took place now, and the traceback of the cell that failed, if one did.
+    Returns the seconds of the run, whether it took place now, and the traceback of the
+    cell that failed, if one did.
     """
     log = (
         ROOT / "_build" / "kernels" / f"{path.stem}.log"
@@ -155,7 +159,7 @@ def main() -> None:
     print("Rendering the site ...", flush=True)
     for command in (book, [sys.executable, "tools/check_site.py", "_build/html"]):
         code = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL).returncode
-        if code:  # what was read now must be read again, or the next build would not repeat the warnings
+        if code:  # read all again, or the next build would not repeat the warnings
             shutil.rmtree(ROOT / "_build" / ".doctrees", ignore_errors=True)
             sys.exit(code)
     prune()
@@ -165,7 +169,8 @@ def main() -> None:
     total = time.perf_counter() - start
     print(f"  {'all chapters':36s} {sum(seconds.values()):7.1f}")
     print(
-        f"This build took {total:.0f} s: notebooks {ran:.0f} s, rendering and checking {total - ran:.0f} s."
+        f"This build took {total:.0f} s: notebooks {ran:.0f} s, "
+        f"rendering and checking {total - ran:.0f} s."
     )
     print("Read the book: _build/html/index.html")
 

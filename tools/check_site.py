@@ -1,8 +1,11 @@
-"""Check the rendered site as it lies on the disk: links, anchors, images, what it loads, and that no cell failed.
+"""Check the rendered site as it lies on the disk: links, anchors, images, what it
+loads, and that no cell failed.
 
-    python tools/check_site.py [FOLDER]     default: _build/html; exits 1 and lists what is wrong
+    python tools/check_site.py [FOLDER]     default: _build/html; exits 1 and lists what
+    is wrong
 
-- every internal link leads to a file of the site, and its anchor to an element of that page;
+- every internal link leads to a file of the site, and its anchor to an element of that
+  page;
 - every image has a text for those who cannot see it;
 - no script, style sheet, font, image or frame comes from another host;
 - no cell shows an error.
@@ -109,7 +112,8 @@ def css_loads(text: str) -> list[str]:
 
 
 def target_of(link: str, page: Path, site: Path) -> tuple[Path, str] | None:
-    """The file and the anchor that an internal link means; None for a link that leaves the site."""
+    """The file and the anchor that an internal link means; None for a link that leaves
+    the site."""
     parts = urlsplit(link.strip())
     if parts.scheme or parts.netloc:
         return None

@@ -1,7 +1,9 @@
-"""Put a translator into the package and write its model card: ``tools/ship.py TRANSLATOR RECORD``.
+"""Put a translator into the package and write its model card: ``tools/ship.py
+TRANSLATOR RECORD``.
 
-TRANSLATOR is a folder that ``annotated-transformer average --half`` wrote, RECORD the JSON that ``evaluate`` printed
-for the same run. Every number in the card comes from the record.
+TRANSLATOR is a folder that ``annotated-transformer average --half`` wrote, RECORD the
+JSON that ``evaluate`` printed for the same run. Every number in the card comes from the
+record.
 """
 
 import json
@@ -13,49 +15,57 @@ from annotated_transformer.translator import PRETRAINED, Translator
 
 CARD = """# English to German, for captions of photographs
 
-The translator of the book: the Transformer of Vaswani et al. (2017), {parameters:,} parameters, {num_layers} layers a
-side, d_model {d_model}, {norm}-norm, {vocabulary_size:,} subwords. `annotated-transformer translate` uses it
-where no other model is named; chapter 14 shows what it can do and where it fails.
+The translator of the book: the Transformer of Vaswani et al. (2017), {parameters:,}
+parameters, {num_layers} layers a side, d_model {d_model}, {norm}-norm,
+{vocabulary_size:,} subwords. `annotated-transformer translate` uses it where no other
+model is named; chapter 14 shows what it can do and where it fails.
 
 ## Data
 
-Trained on the 29,000 English-German pairs of Multi30k (Elliott et al. 2016), in the raw, cased text, and judged while
-training on its 1,014 validation pairs. The captions come from Flickr30k. The corpus is for research and education, not
-for commercial use, and what was learned from it should be used in the same way.
+Trained on the 29,000 English-German pairs of Multi30k (Elliott et al. 2016), in the
+raw, cased text, and judged while training on its 1,014 validation pairs. The captions
+come from Flickr30k. The corpus is for research and education, not for commercial use,
+and what was learned from it should be used in the same way.
 
 ## Scores
 
-Multi30k test_2016_flickr (1,000 sentences, not used for training or choosing), beam {beam}, alpha {alpha}, the average
-of {averaged} checkpoints, in the 16 bits a weight that lie here.
+Multi30k test_2016_flickr (1,000 sentences, not used for training or choosing), beam
+{beam}, alpha {alpha}, the average of {averaged} checkpoints, in the 16 bits a weight
+that lie here.
 
 | score | | signature |
 |---|---|---|
 {rows}
 
-`bleu_moses_lower_case` compares with published scores on lower-case, tokenized text; `bleu` is sacreBLEU's default.
+`bleu_moses_lower_case` compares with published scores on lower-case, tokenized text;
+`bleu` is sacreBLEU's default.
 
 ## Training
 
-{step:,} steps, {minutes:.0f} minutes by the clock ({cpu_minutes:.0f} of processor time), {workers} process(es) of
-{threads} thread(s) on {cpu}, seed {seed}, {date}; first in both directions, then in one:
+{step:,} steps, {minutes:.0f} minutes by the clock ({cpu_minutes:.0f} of processor
+time), {workers} process(es) of {threads} thread(s) on {cpu}, seed {seed}, {date}; first
+in both directions, then in one:
 
     {commands}
 
 ## Use and limits
 
-Short English sentences that could stand below a photograph: people, animals, clothes, streets, sports, in the present
-tense. Anything else it translates too, wrongly, sometimes in fluent German, and does not say so. German genders of
-people come from what the captions show, not from what the text says. Not for any use in which a wrong translation does
-harm.
+Short English sentences that could stand below a photograph: people, animals, clothes,
+streets, sports, in the present tense. Anything else it translates too, wrongly,
+sometimes in fluent German, and does not say so. German genders of people come from what
+the captions show, not from what the text says. Not for any use in which a wrong
+translation does harm.
 
 ## Files
 
-`model.safetensors` (weights), `model.json` (configuration, provenance, checksum), `subwords.model` (SentencePiece).
+`model.safetensors` (weights), `model.json` (configuration, provenance, checksum),
+`subwords.model` (SentencePiece).
 """
 
 
 def main(translator: str, record: str) -> None:
-    """Copy the translator, check that the record is of the same run, and write the card."""
+    """Copy the translator, check that the record is of the same run, and write the
+    card."""
     loaded, facts = (
         Translator.load(translator),
         json.loads(Path(record).read_text(encoding="utf-8")),
@@ -63,11 +73,11 @@ def main(translator: str, record: str) -> None:
     for name in ("command", "commit", "step", "averaged"):
         if loaded.facts[name] != facts[name]:
             sys.exit(
-                f"{name} is {loaded.facts[name]!r} in {translator}, {facts[name]!r} in {record}: not the same run"
+                f"{name} is {loaded.facts[name]!r} in {translator}, "
+                f"{facts[name]!r} in {record}: not the same run"
             )
-    one_way = (
-        facts["resumed"][0].split(" train ")[1].split()[0]
-    )  # the corpus of the second phase
+    # The corpus of the second phase.
+    one_way = facts["resumed"][0].split(" train ")[1].split()[0]
     sides = [f"{one_way}/train.{language}" for language in facts["languages"]]
     commands = [
         f"annotated-transformer prepare {one_way}",

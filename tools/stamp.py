@@ -1,10 +1,13 @@
-"""Write into every notebook what is decided elsewhere: the repository's address, and the chapter's own metadata.
+"""Write into every notebook what is decided elsewhere: the repository's address, and
+the chapter's own metadata.
 
-    python tools/stamp.py [NOTEBOOK ...]     default: every notebook, and the files that name the repository
+    python tools/stamp.py [NOTEBOOK ...]     default: every notebook, and the files that
+    name the repository
 
-The address comes from `pyproject.toml`. The first two cells of a notebook are written from it and from the notebook's
-`chapter` metadata: the header that readers see, and the cell that makes the package importable wherever the notebook
-is opened. A test calls `stamped` and compares, so neither can be out of step.
+The address comes from `pyproject.toml`. The first two cells of a notebook are written
+from it and from the notebook's `chapter` metadata: the header that readers see, and the
+cell that makes the package importable wherever the notebook is opened. A test calls
+`stamped` and compares, so neither can be out of step.
 """
 
 import json
@@ -22,15 +25,17 @@ SETUP = """\
 import sys
 from pathlib import Path
 
-if importlib.util.find_spec("annotated_transformer") is None:  # not installed: look for the checkout, then for Colab
-    folders = [folder for folder in Path.cwd().resolve().parents if (folder / "annotated_transformer").is_dir()]
+# Where the package is not installed, look for the checkout, then for Colab.
+if importlib.util.find_spec("annotated_transformer") is None:
+    above = Path.cwd().resolve().parents
+    folders = [path for path in above if (path / "annotated_transformer").is_dir()]
     if folders:
         sys.path.insert(0, str(folders[0]))
     elif "google.colab" in sys.modules:
-        %pip install -q "annotated-transformer @ git+{repository}"
+        %pip install -q "git+{repository}"
     else:
         way_out = "pip install git+{repository}"
-        raise ModuleNotFoundError(f"annotated_transformer is not installed: {{way_out}}")
+        raise ModuleNotFoundError(f"annotated_transformer is missing: {{way_out}}")
 """
 
 
@@ -42,7 +47,8 @@ def repository() -> str:
 
 
 def header(chapter: dict) -> str:
-    """The Markdown that opens a chapter: title, promise, what it asks of the reader, what it gives."""
+    """The Markdown that opens a chapter: title, promise, what it asks of the reader,
+    what it gives."""
     needs = [
         f"[{name.split('_')[0].lstrip('0') or '0'}]({name}.ipynb)"
         for name in chapter["prerequisites"]
@@ -54,7 +60,8 @@ def header(chapter: dict) -> str:
         f"**Running:** {chapter['running_minutes']} on two CPU cores",
     ]
     goals = "\n".join(f"- {goal}" for goal in chapter["objectives"])
-    return f"# {chapter['title']}\n\n> {chapter['promise']}\n\n{' · '.join(facts)}\n\nYou will be able to:\n\n{goals}"
+    opening = f"# {chapter['title']}\n\n> {chapter['promise']}\n\n{' · '.join(facts)}"
+    return f"{opening}\n\nYou will be able to:\n\n{goals}"
 
 
 def stamped(notebook: dict, address: str) -> dict:
@@ -90,7 +97,8 @@ def stamped_config(text: str, address: str) -> str:
 
 
 def stamped_files(address: str) -> dict[Path, str]:
-    """The files that name the repository, with the address in place of the one that `_config.yml` holds now."""
+    """The files that name the repository, with the address in place of the one that
+    `_config.yml` holds now."""
     texts = {path: path.read_text(encoding="utf-8") for path in FILES}
     config = ROOT / "_config.yml"
     before = re.search(r"^  url: (.*)$", texts[config], flags=re.M)[1]
@@ -100,7 +108,8 @@ def stamped_files(address: str) -> dict[Path, str]:
 
 
 def main(paths: list[str]) -> None:
-    """Stamp the notebooks named, or all of them and the files that name the repository."""
+    """Stamp the notebooks named, or all of them and the files that name the
+    repository."""
     address = repository()
     for path in [Path(p) for p in paths] or sorted(NOTEBOOKS.glob("*.ipynb")):
         notebook = stamped(json.loads(path.read_text(encoding="utf-8")), address)

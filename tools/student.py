@@ -1,9 +1,10 @@
-"""Make a student's copy of the notebooks: the same text and checks, without the solutions and the answers.
+"""Make a student's copy of the notebooks: the same text and checks, without the
+solutions and the answers.
 
     python tools/student.py [FOLDER]     default: _build/student
 
-What stands between nbgrader's marks in a coding exercise becomes `raise NotImplementedError()`; the closed answers to
-questions in words are taken out.
+What stands between nbgrader's marks in a coding exercise becomes `raise
+NotImplementedError()`; the closed answers to questions in words are taken out.
 """
 
 import re

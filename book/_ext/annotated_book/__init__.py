@@ -1,8 +1,10 @@
 """The Sphinx extension of this book. Five small parts:
 
-- `runs`: what a notebook's run depends on, so that outputs are kept exactly as long as they are true;
+- `runs`: what a notebook's run depends on, so that outputs are kept exactly as long as
+  they are true;
 - `cells`: what the reader sees of a notebook's cells, quotations and header;
-- `pages`: the pages made from other files (paper map, glossary, instructors, API, timing);
+- `pages`: the pages made from other files (paper map, glossary, instructors, API,
+  timing);
 - `picture`: the paper as a picture, for the paper map;
 - `assets`: scripts and fonts, all from the site itself.
 """
@@ -20,7 +22,8 @@ __all__ = ["setup"]
 
 
 def read_source(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Before a page is read: name a notebook's cache, or fill in the generated part of another page."""
+    """Before a page is read: name a notebook's cache, or fill in the generated part of
+    another page."""
     path, root = Path(app.env.doc2path(docname)), Path(app.srcdir)
     if path.suffix != ".ipynb":
         source[0] = pages.filled(source[0], docname, root, app.env)
@@ -37,7 +40,8 @@ def read_source(app: Sphinx, docname: str, source: list[str]) -> None:
 def find_outdated(
     app: Sphinx, env: BuildEnvironment, added: set, changed: set, removed: set
 ) -> list[str]:
-    """The pages to read again although their own file is unchanged: what they depend on has changed."""
+    """The pages to read again although their own file is unchanged: what they depend on
+    has changed."""
     if added or removed:  # links are looked up when a page is read
         return sorted(env.found_docs - added)
     known, root = getattr(env, "book_runs", {}), Path(app.srcdir)
@@ -52,21 +56,18 @@ def find_outdated(
 
 def setup(app: Sphinx) -> dict:
     """Connect the parts to Sphinx."""
-    sys.path.insert(
-        0, str(app.srcdir)
-    )  # the package beside the book is the one that the API page documents
+    # The package beside the book is the one that the API page documents.
+    sys.path.insert(0, str(app.srcdir))
     app.connect("source-read", read_source)
     app.connect("env-get-outdated", find_outdated)
-    app.connect(
-        "doctree-read", cells.rework, priority=100
-    )  # before Sphinx collects titles and labels
+    # Before Sphinx collects titles and labels.
+    app.connect("doctree-read", cells.rework, priority=100)
     app.connect("doctree-read", assets.find_charts)
     app.connect("builder-inited", assets.copy_mathjax)
     app.connect("builder-inited", assets.write_charts_bundle)
     app.connect("doctree-resolved", assets.drop_thebe, priority=900)
-    app.connect(
-        "html-page-context", assets.tend_scripts, priority=900
-    )  # after thebe and the theme
+    # After thebe and the theme.
+    app.connect("html-page-context", assets.tend_scripts, priority=900)
     app.connect("doctree-resolved", pages.fill_times)
     app.connect("doctree-resolved", pages.fill_picture)
     app.connect("env-updated", pages.times_page)

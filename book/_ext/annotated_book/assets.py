@@ -1,4 +1,5 @@
-"""Everything a page loads comes from the site itself: MathJax, the chart library, and nothing for thebe."""
+"""Everything a page loads comes from the site itself: MathJax, the chart library, and
+nothing for thebe."""
 
 import importlib.util
 import shutil
@@ -17,8 +18,9 @@ MATHJAX = [
     "sre",
 ]
 
-# Altair's own loader skips the content delivery network when it finds its three versions declared. The charts are
-# drawn as SVG on a transparent ground, so that they are sharp, and follow the page into dark mode like figures do.
+# Altair's own loader skips the content delivery network when it finds its three
+# versions declared. The charts are drawn as SVG on a transparent ground, so that they
+# are sharp, and follow the page into dark mode like figures do.
 CHARTS = """\
 (function () {{
 {bundle}
@@ -28,19 +30,24 @@ const quiet = {{
     background: null, font: "system-ui, sans-serif", view: {{ stroke: null }},
     axis: {{ labelFontSize: 12, titleFontSize: 12, gridOpacity: 0.4 }},
     legend: {{ labelFontSize: 12, titleFontSize: 12 }},
-    range: {{ category: ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"] }}
+    range: {{ category: [
+      "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"
+    ] }}
   }}
 }};
 const embed = window.vegaEmbed;
-// A chart may be drawn before the page has its sidebars, and so its width: once it has, the chart fits itself to it.
+// A chart may be drawn before the page has its sidebars, and so its width: once it has,
+// the chart fits itself to it.
 const fit = () => window.dispatchEvent(new Event("resize"));
 window.vegaEmbed = async (element, spec, options) => {{
   const chart = await embed(element, spec, Object.assign({{}}, quiet, options));
-  if (document.readyState === "complete") fit(); else window.addEventListener("load", fit);
+  if (document.readyState === "complete") fit();
+  else window.addEventListener("load", fit);
   return chart;
 }};
 window.VEGA_DEBUG = {{
-  vega_version: "{vega_version}", vegalite_version: "{lite_version}", vegaembed_version: "{embed_version}"
+  vega_version: "{vega_version}", vegalite_version: "{lite_version}",
+  vegaembed_version: "{embed_version}"
 }};
 }})();
 """
@@ -64,7 +71,8 @@ def copy_mathjax(app: Sphinx) -> None:
 
 
 def write_charts_bundle(app: Sphinx) -> None:
-    """Write Vega, Vega-Lite and Vega-Embed, wrapped for Altair's loader, into the site, once for each version."""
+    """Write Vega, Vega-Lite and Vega-Embed, wrapped for Altair's loader, into the site,
+    once for each version."""
     import altair
     import vl_convert
 
@@ -73,11 +81,10 @@ def write_charts_bundle(app: Sphinx) -> None:
         "lite_version": altair.VEGALITE_VERSION,
         "embed_version": altair.VEGAEMBED_VERSION,
     }
-    target = (
-        Path(app.outdir)
-        / "_static"
-        / f"charts-{'-'.join([*versions.values(), f'{zlib.crc32(CHARTS.encode()):08x}'])}.js"
+    name = "-".join(
+        ["charts", *versions.values(), f"{zlib.crc32(CHARTS.encode()):08x}"]
     )
+    target = Path(app.outdir) / "_static" / f"{name}.js"
     app.env.book_charts = target.name
     if target.exists():
         return
@@ -111,7 +118,8 @@ def tend_scripts(
     context: dict,
     doctree: nodes.document | None,
 ) -> None:
-    """Load what a page needs and no more: MathJax where there is math, the chart library where there is a chart.
+    """Load what a page needs and no more: MathJax where there is math, the chart
+    library where there is a chart.
 
     Thebe's scripts, which come from a third party, are dropped everywhere.
     """
@@ -134,7 +142,8 @@ def tend_scripts(
 
 
 def drop_icon_script(app: Sphinx, exception: Exception | None) -> None:
-    """Empty the theme's icon script, 1.5 MB: its style sheet draws the same icons from a font."""
+    """Empty the theme's icon script, 1.5 MB: its style sheet draws the same icons from
+    a font."""
     script = Path(app.outdir) / "_static" / "scripts" / "fontawesome.js"
     if exception is None and script.exists():
         script.write_text(
@@ -144,4 +153,5 @@ def drop_icon_script(app: Sphinx, exception: Exception | None) -> None:
 
 def _content(file: object) -> str:
     """The name and the inline body of a script or a style sheet that a page loads."""
-    return f"{getattr(file, 'filename', file)} {getattr(file, 'attributes', {}).get('body', '')}".lower()
+    name, attributes = getattr(file, "filename", file), getattr(file, "attributes", {})
+    return f"{name} {attributes.get('body', '')}".lower()

@@ -1,6 +1,8 @@
-"""What the reader sees of a notebook's cells: marks for machines taken out, marks for people put in.
+"""What the reader sees of a notebook's cells: marks for machines taken out, marks for
+people put in.
 
-All of it happens on the document tree, after the notebook has been read, so the code that runs is never touched.
+All of it happens on the document tree, after the notebook has been read, so the code
+that runs is never touched.
 """
 
 import ast
@@ -11,7 +13,8 @@ from sphinx import addnodes
 from sphinx.application import Sphinx
 
 MACHINE_LINE = re.compile(
-    r"^\s*(#\|.*|#\s*NBVAL_\w+.*|#\s*@title\b.*|### (BEGIN|END) (SOLUTION|HIDDEN TESTS))\s*$"
+    r"^\s*(#\|.*|#\s*NBVAL_\w+.*|#\s*@title\b.*"
+    r"|### (BEGIN|END) (SOLUTION|HIDDEN TESTS))\s*$"
 )
 ATTRIBUTION = re.compile(
     r"\s*(?:--|\u2013|\u2014)\s*((?:abstract|section|table|figure|footnote|appendix|equation)\b.*)$",
@@ -36,7 +39,8 @@ def default_module(code: str) -> str | None:
 
 
 def stripped(code: str) -> str:
-    """The code without the lines that speak to nbdev, nbval, Colab or nbgrader, and without ruff's `# noqa`."""
+    """The code without the lines that speak to nbdev, nbval, Colab or nbgrader, and
+    without ruff's `# noqa`."""
     lines = [line for line in code.split("\n") if not MACHINE_LINE.match(line)]
     return "\n".join(
         re.sub(r"\s*# noqa(: [A-Z0-9, ]+)?$", "", line) for line in lines
@@ -44,7 +48,8 @@ def stripped(code: str) -> str:
 
 
 def definitions(code: str) -> list[str]:
-    """The public names that an exported cell defines: functions, classes and plain constants, not tables of data."""
+    """The public names that an exported cell defines: functions, classes and plain
+    constants, not tables of data."""
     try:
         body = ast.parse(code).body
     except SyntaxError:  # a magic command; nothing of it can be exported
@@ -72,7 +77,8 @@ def _is_plain(value: ast.expr) -> bool:
 
 
 def label_of(module: str, name: str) -> str:
-    """The label of the paragraph that explains a definition, as the API page refers to it."""
+    """The label of the paragraph that explains a definition, as the API page refers to
+    it."""
     return f"explains-{module}-{name}".lower().replace("_", "-")
 
 
@@ -90,7 +96,8 @@ def _cell_code(container: nodes.container) -> nodes.literal_block | None:
 
 
 def _explaining(container: nodes.container) -> nodes.Element:
-    """The paragraph that stands above a cell; the cell itself where another cell stands directly above."""
+    """The paragraph that stands above a cell; the cell itself where another cell stands
+    directly above."""
     siblings = container.parent.children
     for node in reversed(siblings[: siblings.index(container)]):
         if isinstance(
@@ -109,7 +116,8 @@ def _mark_exported(
     module: str,
     code: str,
 ) -> None:
-    """Label an exported cell, link its names to the API page, and anchor the paragraph that explains them."""
+    """Label an exported cell, link its names to the API page, and anchor the paragraph
+    that explains them."""
     env, names = app.env, definitions(code)
     container["classes"].append("exported")
     label = nodes.paragraph("", "exported to ", classes=["exported-label"])
@@ -171,7 +179,8 @@ def rework_cells(app: Sphinx, doctree: nodes.document) -> None:
 
 
 def rework_quotes(app: Sphinx, doctree: nodes.document) -> None:
-    """Set the paper's words apart: a block quote that ends in `-- section ...` gets a class and an attribution."""
+    """Set the paper's words apart: a block quote that ends in `-- section ...` gets a
+    class and an attribution."""
     for quote in list(doctree.findall(nodes.block_quote)):
         last = quote.children[-1] if quote.children else None
         text = (

@@ -1,7 +1,9 @@
-"""The pages that are made from other files, so that no list in the book is kept by hand.
+"""The pages that are made from other files, so that no list in the book is kept by
+hand.
 
-A page holds a comment such as `<!-- book: paper-map -->`; when Sphinx reads the page, the comment is replaced by
-Markdown made from the ledger, from the notebooks' metadata or from the package's modules.
+A page holds a comment such as `<!-- book: paper-map -->`; when Sphinx reads the page,
+the comment is replaced by Markdown made from the ledger, from the notebooks' metadata
+or from the package's modules.
 """
 
 import hashlib
@@ -31,7 +33,7 @@ STATUSES = {
 }
 
 
-# Notebooks -----------------------------------------------------------------------------------------------------------
+# Notebooks ----------------------------------------------------------------------------
 
 
 def parts_of(root: Path) -> list[tuple[str, list[Path]]]:
@@ -85,7 +87,7 @@ def slug(heading: str) -> str:
     return default_slugify(re.sub(r"\$[^$]*\$|[`*]", "", heading))
 
 
-# The landing page ----------------------------------------------------------------------------------------------------
+# The landing page ---------------------------------------------------------------------
 
 
 def chapter_map(root: Path) -> str:
@@ -120,11 +122,12 @@ def chapter_map(root: Path) -> str:
     return "\n".join(blocks)
 
 
-# For instructors -----------------------------------------------------------------------------------------------------
+# For instructors ----------------------------------------------------------------------
 
 
 def exercises_in(notebook: Path) -> tuple[int, int]:
-    """How many exercises a notebook has, and how many of them are graded by a check cell."""
+    """How many exercises a notebook has, and how many of them are graded by a check
+    cell."""
     exercises = sum(
         len(re.findall(r"^:::+\{exercise\}", text, re.M))
         for text in sources(notebook, "markdown")
@@ -154,8 +157,8 @@ def instructors(root: Path) -> str:
         )
         exercises, graded = exercises_in(path)
         rows.append(
-            f"| {link} | {needs or 'none'} | {chapter['reading_minutes']} min | {chapter['running_minutes']} "
-            f"| {exercises} | {graded} |"
+            f"| {link} | {needs or 'none'} | {chapter['reading_minutes']} min "
+            f"| {chapter['running_minutes']} | {exercises} | {graded} |"
         )
         goals += [
             "",
@@ -168,11 +171,12 @@ def instructors(root: Path) -> str:
     return "\n".join([*rows, "", *goals])
 
 
-# The paper map -------------------------------------------------------------------------------------------------------
+# The paper map ------------------------------------------------------------------------
 
 
 class PaperPicture(nodes.General, nodes.Element):
-    """Stands where the picture of the paper goes, until all notebooks have been read and their headings are known."""
+    """Stands where the picture of the paper goes, until all notebooks have been read
+    and their headings are known."""
 
 
 class PaperPictureDirective(SphinxDirective):
@@ -196,7 +200,8 @@ def address_of(entry: dict, app: Sphinx, docname: str) -> str:
 
 
 def fill_picture(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Put the picture of the paper in its place: once wide, once for a phone; the style sheet shows one of them."""
+    """Put the picture of the paper in its place: once wide, once for a phone; the style
+    sheet shows one of them."""
     for node in list(doctree.findall(PaperPicture)):
         ledger = ledger_of(Path(app.srcdir))
         drawn = [
@@ -213,7 +218,8 @@ def fill_picture(app: Sphinx, doctree: nodes.document, docname: str) -> None:
 
 
 def paper_map(root: Path) -> str:
-    """The ledger as a picture and as tables: what the paper says, where the book takes it up, and what became of it."""
+    """The ledger as a picture and as tables: what the paper says, where the book takes
+    it up, and what became of it."""
     ledger = ledger_of(root)
     counts = Counter(
         entry["status"] for entries in ledger.values() for entry in entries
@@ -236,7 +242,8 @@ def paper_map(root: Path) -> str:
         for entry in entries:
             name = entry["paper"][:1].upper() + entry["paper"][1:]
             lines.append(
-                f"| **{name}** {entry['title']}<br>{badge(entry['status'])} | {place(entry, root)} |"
+                f"| **{name}** {entry['title']}<br>{badge(entry['status'])} "
+                f"| {place(entry, root)} |"
             )
     return "\n".join(lines)
 
@@ -256,7 +263,8 @@ def place(entry: dict, root: Path) -> str:
         anchor = f"#{slug(heading)}" if heading in headings(path) else ""
         number = chapter["number"].lstrip("0") or "Tour"
         parts.append(
-            f"[{number} · {heading or chapter['title']}](../notebooks/{path.name}{anchor})"
+            f"[{number} · {heading or chapter['title']}]"
+            f"(../notebooks/{path.name}{anchor})"
         )
     symbol = entry.get("symbol")
     if symbol:
@@ -266,7 +274,7 @@ def place(entry: dict, root: Path) -> str:
     return "<br>".join(parts) or "-"
 
 
-# The glossary --------------------------------------------------------------------------------------------------------
+# The glossary -------------------------------------------------------------------------
 
 LANGUAGES = {
     "vi": ("Vietnamese", "vi"),
@@ -276,14 +284,16 @@ LANGUAGES = {
 
 
 def glossary(root: Path) -> str:
-    """The terms as a glossary of Sphinx, each with its definition, its forms in the other languages, and its place."""
+    """The terms as a glossary of Sphinx, each with its definition, its forms in the
+    other languages, and its place."""
     lines = [":::::{glossary}"]
     for entry in yaml.safe_load(
         (root / "book" / "glossary.yml").read_text(encoding="utf-8")
     ):
         lines += ["", entry["term"], f"  {entry['definition']}", ""]
         lines += [
-            f'  - <span class="language">{name}</span> <span lang="{tag}">{entry[key]}</span>'
+            f'  - <span class="language">{name}</span> '
+            f'<span lang="{tag}">{entry[key]}</span>'
             for key, (name, tag) in LANGUAGES.items()
         ]
         lines += ["", f"  Defined in {place(entry, root)}"]
@@ -292,7 +302,7 @@ def glossary(root: Path) -> str:
     )
 
 
-# The API page --------------------------------------------------------------------------------------------------------
+# The API page -------------------------------------------------------------------------
 
 
 def exported_by(notebook: Path) -> list[str]:
@@ -305,7 +315,8 @@ def exported_by(notebook: Path) -> list[str]:
 
 
 def api(root: Path) -> str:
-    """Every module of the package with its public definitions, as directives for autodoc."""
+    """Every module of the package with its public definitions, as directives for
+    autodoc."""
     lines = []
     for path, chapter in chapters_of(root):
         module = chapter.get("module")
@@ -319,7 +330,8 @@ def api(root: Path) -> str:
         lines += [
             f"## {module}",
             "",
-            f"From [{numbered(chapter)}](../notebooks/{path.name}). {chapter['promise']}",
+            f"From [{numbered(chapter)}](../notebooks/{path.name}). "
+            f"{chapter['promise']}",
             "",
         ]
         lines += ["```{eval-rst}", f".. py:module:: {full}", ""]
@@ -342,7 +354,8 @@ def api(root: Path) -> str:
 def lead_back(
     app: Sphinx, what: str, name: str, thing: object, options: dict, lines: list[str]
 ) -> None:
-    """End the docstring of each exported definition with a link to the paragraph that explains it."""
+    """End the docstring of each exported definition with a link to the paragraph that
+    explains it."""
     module, _, own_name = name.removeprefix("annotated_transformer.").partition(".")
     for path, chapter in chapters_of(Path(app.srcdir)):
         if chapter.get("module") == module and own_name in exported_by(path):
@@ -350,11 +363,12 @@ def lead_back(
             lines += ["", f"Explained in :ref:`{numbered(chapter)} <{label}>`.", ""]
 
 
-# Build and timing ----------------------------------------------------------------------------------------------------
+# Build and timing ---------------------------------------------------------------------
 
 
 class ChapterTimes(nodes.General, nodes.Element):
-    """Stands where the table of seconds per chapter goes, until all notebooks have been read."""
+    """Stands where the table of seconds per chapter goes, until all notebooks have been
+    read."""
 
 
 class ChapterTimesDirective(SphinxDirective):
@@ -447,7 +461,7 @@ def times_page(app: Sphinx, env: BuildEnvironment) -> list[str]:
     return [page for page in ["book/build"] if changed and page in env.found_docs]
 
 
-# Filling in ----------------------------------------------------------------------------------------------------------
+# Filling in ---------------------------------------------------------------------------
 
 MAKERS = {
     "chapter-map": chapter_map,
@@ -460,7 +474,8 @@ MAKERS = {
 
 
 def filled(text: str, docname: str, root: Path, env: BuildEnvironment) -> str:
-    """A page's source with its generated parts filled in; `env` remembers what was filled in."""
+    """A page's source with its generated parts filled in; `env` remembers what was
+    filled in."""
     kinds = PLACE.findall(text)
     if not kinds:
         return text

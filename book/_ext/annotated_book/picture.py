@@ -1,5 +1,6 @@
-"""The paper as a picture: its parts in the paper's order, one box for each entry of the ledger, and each box marked by
-what became of it. Plain SVG text; nothing of Sphinx in this module.
+"""The paper as a picture: its parts in the paper's order, one box for each entry of the
+ledger, and each box marked by what became of it. Plain SVG text; nothing of Sphinx in
+this module.
 """
 
 import textwrap
@@ -42,7 +43,8 @@ OUTLINE = {
     ],
 }
 
-# One sign for each status, drawn in a square of 14: a tick, bars, an unequal sign, lines of text.
+# One sign for each status, drawn in a square of 14: a tick, bars, an unequal sign,
+# lines of text.
 SIGNS = {
     "implemented": "M2 8 L5.5 11.5 L12 3",
     "measured": "M3 12 V8 M7 12 V5 M11 12 V2",
@@ -61,7 +63,8 @@ LETTERS = 24  # that fit into a line
 def sign(status: str) -> str:
     """The sign of a status by itself, for the legend."""
     path = f'<path class="sign" d="{SIGNS[status]}"/>'
-    return f'<svg class="paper-sign {css_class(status)}" viewBox="0 0 14 14" aria-hidden="true">{path}</svg>'
+    looks = f'class="paper-sign {css_class(status)}" viewBox="0 0 14 14"'
+    return f'<svg {looks} aria-hidden="true">{path}</svg>'
 
 
 def css_class(status: str) -> str:
@@ -91,7 +94,8 @@ def short(part: str) -> str:
 
 def box(entry: dict, x: int, y: int, height: int, address: str) -> str:
     """One entry as a box, a link to its address."""
-    title = f"{entry['paper'].capitalize()}, {entry['title']}: {entry['status']}"
+    part, status = short(entry["paper"]), entry["status"]
+    title = f"{entry['paper'].capitalize()}, {entry['title']}: {status}"
     round_ = 3 if entry["paper"].startswith(("section", "abstract", "appendix")) else 14
     lines = [
         f'<text x="{x + 11}" y="{y + 37 + LINE * place}">{escape(line)}</text>'
@@ -99,10 +103,13 @@ def box(entry: dict, x: int, y: int, height: int, address: str) -> str:
     ]
     return "".join(
         [
-            f'<a href="{escape(address)}" class="{css_class(entry["status"])}"><title>{escape(title)}</title>',
-            f'<rect x="{x + 1}" y="{y + 1}" width="{BOX - 2}" height="{height - 2}" rx="{round_}"/>',
-            f'<text class="part" x="{x + 11}" y="{y + 20}">{escape(short(entry["paper"]))}</text>',
-            f'<path class="sign" transform="translate({x + BOX - 25} {y + 9})" d="{SIGNS[entry["status"]]}"/>',
+            f'<a href="{escape(address)}" class="{css_class(status)}">',
+            f"<title>{escape(title)}</title>",
+            f'<rect x="{x + 1}" y="{y + 1}" width="{BOX - 2}" height="{height - 2}"',
+            f' rx="{round_}"/>',
+            f'<text class="part" x="{x + 11}" y="{y + 20}">{escape(part)}</text>',
+            f'<path class="sign" transform="translate({x + BOX - 25} {y + 9})"',
+            f' d="{SIGNS[status]}"/>',
             *lines,
             "</a>",
         ]
@@ -112,7 +119,8 @@ def box(entry: dict, x: int, y: int, height: int, address: str) -> str:
 def picture(
     ledger: dict[str, list[dict]], columns: int, address_of: Callable[[dict], str]
 ) -> str:
-    """The whole paper as an SVG with so many boxes side by side; `address_of` says where an entry's box leads."""
+    """The whole paper as an SVG with so many boxes side by side; `address_of` says
+    where an entry's box leads."""
     drawn, y = [], 0
     for heading, entries in in_order(ledger).items():
         drawn.append(
@@ -131,5 +139,6 @@ def picture(
             y += height + GAP
         y += GAP
     width = (BOX + GAP) * columns - GAP
-    label = 'role="group" aria-label="The paper, part by part, each a link to its place in this book"'
+    words = "The paper, part by part, each a link to its place in this book"
+    label = f'role="group" aria-label="{words}"'
     return f'<svg {label} viewBox="0 0 {width} {y - 2 * GAP}">{"".join(drawn)}</svg>'

@@ -1,10 +1,11 @@
 """What the run of a notebook depends on, and where its outputs are kept.
 
-A notebook's outputs stay valid as long as nothing that its run depends on has changed: its own code, which
-jupyter-cache compares, and the rest, which is hashed here: the package modules that it imports, the package's data, the
-pinned versions, and the corpora at hand for those that read them. Each notebook has a cache folder named after that
-hash, so a change runs again what it touches and nothing else. No Sphinx in this module: `tools/build_book.py` uses it
-to run the notebooks in parallel.
+A notebook's outputs stay valid as long as nothing that its run depends on has changed:
+its own code, which jupyter-cache compares, and the rest, which is hashed here: the
+package modules that it imports, the package's data, the pinned versions, and the
+corpora at hand for those that read them. Each notebook has a cache folder named after
+that hash, so a change runs again what it touches and nothing else. No Sphinx in this
+module: `tools/build_book.py` uses it to run the notebooks in parallel.
 """
 
 import hashlib
@@ -18,7 +19,8 @@ PACKAGE = "annotated_transformer"
 DATA_VARIABLE = "ANNOTATED_TRANSFORMER_DATA"
 CACHES = Path("_build/.jupyter_cache")
 IMPORTS = re.compile(
-    rf"(?:{PACKAGE}|(?:from|import) +)\.(\w+)|from +(?:{PACKAGE}|\.) +import +\(?([\w ,\n]+)"
+    rf"(?:{PACKAGE}|(?:from|import) +)\.(\w+)"
+    rf"|from +(?:{PACKAGE}|\.) +import +\(?([\w ,\n]+)"
 )
 
 
@@ -31,7 +33,8 @@ def code_of(notebook: Path) -> str:
 
 
 def modules_used(code: str, root: Path) -> set[Path]:
-    """The package modules that this code imports, and those that they import, and so on."""
+    """The package modules that this code imports, and those that they import, and so
+    on."""
     found: set[Path] = set()
     waiting = [code]
     while waiting:
@@ -45,7 +48,8 @@ def modules_used(code: str, root: Path) -> set[Path]:
 
 
 def data_folder() -> Path:
-    """The folder that holds the corpora: `ANNOTATED_TRANSFORMER_DATA`, or the package's cache of downloads."""
+    """The folder that holds the corpora: `ANNOTATED_TRANSFORMER_DATA`, or the package's
+    cache of downloads."""
     named = os.environ.get(DATA_VARIABLE)
     if named:
         return Path(named)
