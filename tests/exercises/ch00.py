@@ -1,0 +1,38 @@
+"""Solutions of the exercise of the tour, right and wrong."""
+
+from harness import Exercise
+
+EXERCISES = [
+    Exercise(
+        cell="00-7877ba4b",
+        wrong={
+            "returns the piece at the same position": """
+                return read[i]
+            """,
+            "asks one head only": """
+                return read[int(cross[0, i].argmax())]
+            """,
+            "takes the maximum over heads, not the mean": """
+                return read[int(cross[:, i].amax(dim=0).argmax())]
+            """,
+            "takes the largest entry of the flattened weights": """
+                return read[int(cross[:, i].argmax()) % len(read)]
+            """,
+            "looks from the read piece": """
+                return read[int(cross[:, :, i].mean(dim=0).argmax())]
+            """,
+            "counts the heads' votes": """
+                return read[int(cross[:, i].argmax(dim=-1).mode().values)]
+            """,
+        },
+        right={
+            "adds the heads in a loop": """
+                total = [0.0] * len(read)
+                for head in cross:
+                    for j, weight in enumerate(head[i].tolist()):
+                        total[j] += weight
+                return read[max(range(len(read)), key=total.__getitem__)]
+            """,
+        },
+    ),
+]
