@@ -6,7 +6,7 @@ import sys
 def main() -> None:
     """Run the command line. Loading PyTorch takes seconds: a Ctrl-C in the meantime ends it without a traceback."""
     try:
-        from annotated_transformer.cli import main as commands
+        from annotated_transformer.support.cli import main as commands
     except KeyboardInterrupt:
         sys.exit("Aborted!")
     commands(prog_name="annotated-transformer")

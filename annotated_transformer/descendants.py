@@ -18,11 +18,20 @@ from torch import Tensor, nn
 
 from .attention import causal_mask, padding_mask
 from .embeddings import LearnedPositionalEmbedding, SharedEmbedding
-from .multi_head import MultiHeadAttention, merge_heads, split_heads
-from .recurrence import check_tokens
+from annotated_transformer.multi_head import (
+    MultiHeadAttention,
+    merge_heads,
+    split_heads,
+)
+from .support.checks import check_tokens
 from .sublayers import PositionwiseFeedForward, ResidualConnection
 from .subwords import UNK_ID
-from .transformer import Decoder, Encoder, Transformer, TransformerConfig
+from annotated_transformer.transformer import (
+    Decoder,
+    Encoder,
+    Transformer,
+    TransformerConfig,
+)
 
 # %% ../notebooks/19_descendants.ipynb #19-fa881033
 class GELUFeedForward(PositionwiseFeedForward):
@@ -94,7 +103,7 @@ class GPT(nn.Module):
         No place sees a later one, so padding at the end needs no mask. Raises what ``check_tokens`` and
         ``positions_for`` raise.
         """
-        check_tokens("tokens", tokens, self.config.vocabulary_size)
+        check_tokens("tokens", tokens)
         x = self.dropout(self.positions(self.embedding(tokens)))  # (batch, n, d_model)
         return self.embedding.logits(self.layers(x, causal_mask(tokens.size(1), tokens.device)))
 
@@ -141,8 +150,8 @@ class BERT(nn.Module):
         They are ``(batch, n, d_model)`` and ``(batch, d_model)``. Raises as ``check_tokens`` and ``positions_for`` do.
         """
         segments = torch.zeros_like(tokens) if segments is None else segments
-        check_tokens("tokens", tokens, self.config.vocabulary_size)
-        check_tokens("segments", segments, 2)
+        check_tokens("tokens", tokens)
+        check_tokens("segments", segments)
         x = self.positions(self.embedding(tokens) + self.segments(segments))  # (batch, n, d_model)
         states = self.encoder(self.dropout(self.embedding_norm(x)), padding_mask(tokens, self.config.pad_id))
         return states, self.pooler(states[:, 0]).tanh()
@@ -255,7 +264,7 @@ class T5(Transformer):
 
     def embed(self, tokens: Tensor, start: int = 0) -> Tensor:
         """Token ids ``(batch, n)`` to scaled embeddings, ``(batch, n, d_model)``; ``start`` is not used."""
-        check_tokens("tokens", tokens, self.config.vocabulary_size)
+        check_tokens("tokens", tokens)
         return self.dropout(self.embedding(tokens))
 
 # %% ../notebooks/19_descendants.ipynb #19-45f374e1

@@ -21,7 +21,7 @@ import sacremoses
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 from torch import Tensor
 
-from .training import load_tensors
+from .support.checkpoints import load_tensors
 
 # %% ../notebooks/13_bleu.ipynb #13-1b8f5b86
 def ngram_counts(hypothesis: Sequence, reference: Sequence, max_order: int) -> np.ndarray:

@@ -26,19 +26,19 @@ from typing import Any
 import click
 import torch
 
-from annotated_transformer.data import (
-    CorpusUnavailable,
-    EncodedPair,
-    fetch_treebank,
-    group_by_length,
-    pad,
-    token_batches,
-)
+from .data import EncodedPair, group_by_length, pad, token_batches
+from .support.corpora import CorpusUnavailable, fetch_treebank
 from .decoding import beam_search
-from .subwords import EOS_ID, UNK_ID, write_atomically
-from .training import Trainer, TrainingConfig
-from .transformer import Transformer, TransformerConfig, count_parameters
-from .translator import describe_run
+from .subwords import EOS_ID, UNK_ID
+from .support.files import write_atomically
+from .support.runs import Trainer
+from .training import TrainingConfig
+from annotated_transformer.transformer import (
+    Transformer,
+    TransformerConfig,
+    count_parameters,
+)
+from .support.records import describe_run
 
 # %% ../notebooks/16_constituency_parsing.ipynb #16-7b2180c2
 TOP = "TOP"

@@ -22,18 +22,26 @@ import click
 import numpy as np
 import torch
 
-from .data import Batch, Corpus, encode_pairs, load_multi30k, miniature_corpus, token_batches
+from .data import Batch, encode_pairs, token_batches
+from annotated_transformer.support.corpora import (
+    Corpus,
+    load_multi30k,
+    miniature_corpus,
+)
 from .evaluation import score
-from .subwords import Subwords, train_subwords, write_atomically
-from .training import Trainer, TrainingConfig, choose_device, find_checkpoints, perplexity
+from .subwords import Subwords, train_subwords
+from .support.files import write_atomically
+from .support.checkpoints import find_checkpoints
+from .support.runs import Trainer, choose_device
+from .training import TrainingConfig, perplexity
+from .support.paper import paper_facts, table_3_choices
 from annotated_transformer.transformer import (
     Transformer,
     TransformerConfig,
     count_parameters,
-    paper_facts,
-    table_3_choices,
 )
-from .translator import describe_run, translate_lines
+from .support.records import describe_run
+from .translator import translate_lines
 
 # %% ../notebooks/15_model_variations.ipynb #15-8f09dfcd
 ROWS = tuple(entry["row"] for entry in paper_facts()["table3"])

@@ -28,11 +28,14 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from .attention import causal_mask
-from .data import EncodedPair, Pair, load_multi30k, token_batches
+from .data import EncodedPair, token_batches
+from .support.corpora import Pair, load_multi30k
 from .evaluation import bleu, paired_bootstrap
-from .subwords import PAD_ID, Subwords, write_atomically
+from .subwords import PAD_ID, Subwords
+from .support.files import write_atomically
 from .transformer import Transformer, record_attention
-from .translator import Translation, Translator, attention_of, describe_run
+from .support.records import describe_run
+from .translator import Translation, Translator, attention_of
 
 # %% ../notebooks/17_attention_visualized.ipynb #17-9cf9abaf
 ENDS = {"<s>": "begin", "</s>": "end"}

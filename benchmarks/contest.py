@@ -12,7 +12,8 @@ import click
 import torch
 
 import annotated_transformer
-from annotated_transformer.translator import Translator, describe_run
+from annotated_transformer.support.records import describe_run
+from annotated_transformer.translator import Translator
 
 RECORDS = Path(annotated_transformer.__file__).with_name("records")
 

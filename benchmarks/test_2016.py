@@ -15,7 +15,7 @@ from contest import (
     write_record,
 )
 
-from annotated_transformer.data import load_multi30k
+from annotated_transformer.support.corpora import load_multi30k
 from annotated_transformer.translator import PRETRAINED, Translator
 
 

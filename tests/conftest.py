@@ -9,7 +9,7 @@ from hypothesis import register_random, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from annotated_transformer.data import miniature_corpus
+from annotated_transformer.support.corpora import miniature_corpus
 from annotated_transformer.subwords import Subwords, train_subwords
 
 torch.set_num_threads(1)

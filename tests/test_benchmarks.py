@@ -24,7 +24,8 @@ import training  # noqa: E402
 
 from annotated_transformer.subwords import BOS_ID  # noqa: E402
 from annotated_transformer.transformer import TransformerConfig  # noqa: E402
-from annotated_transformer.translator import Translator, read_record  # noqa: E402
+from annotated_transformer.support.records import read_record
+from annotated_transformer.translator import Translator  # noqa: E402
 
 SMALL = TransformerConfig(
     50, num_layers=2, d_model=16, d_ff=32, num_heads=4, dropout=0.0, max_length=40

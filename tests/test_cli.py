@@ -23,16 +23,14 @@ from click.testing import CliRunner, Result
 
 import annotated_transformer
 from annotated_transformer import cli
-from annotated_transformer.cli import main
-from annotated_transformer.data import miniature_corpus
-from annotated_transformer.training import (
-    SavedRun,
-    TrainingConfig,
-    digest_of,
-    load_tensors,
-)
+from annotated_transformer.support.cli import main
+from annotated_transformer.support.corpora import miniature_corpus
+from annotated_transformer.support.checkpoints import digest_of, load_tensors
+from annotated_transformer.support.runs import SavedRun
+from annotated_transformer.training import TrainingConfig
 from annotated_transformer.transformer import TransformerConfig
-from annotated_transformer.translator import PRETRAINED, Translator, typed
+from annotated_transformer.support.records import typed
+from annotated_transformer.translator import PRETRAINED, Translator
 
 COMMANDS = ["prepare", "train", "average", "translate", "evaluate"]
 MODEL = [

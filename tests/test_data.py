@@ -23,23 +23,25 @@ from hypothesis import strategies as st
 from annotated_transformer import data
 from annotated_transformer.data import (
     Batch,
-    CorpusUnavailable,
-    Download,
     Overlap,
-    ParallelFiles,
     count_overlap,
     encode_pairs,
     encode_stream,
+    make_batch,
+    shard,
+    stream_batches,
+    token_batches,
+)
+from annotated_transformer.support.corpora import (
+    CorpusUnavailable,
+    Download,
+    ParallelFiles,
     fetch_file,
     fetch_multi30k,
     fetch_treebank,
     load_corpus,
     load_multi30k,
-    make_batch,
     miniature_corpus,
-    shard,
-    stream_batches,
-    token_batches,
 )
 from annotated_transformer.subwords import BOS_ID, EOS_ID, PAD_ID, Subwords
 

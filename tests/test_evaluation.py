@@ -28,7 +28,7 @@ from annotated_transformer.evaluation import (
     score,
     split_compounds,
 )
-from annotated_transformer.training import save_tensors
+from annotated_transformer.support.checkpoints import save_tensors
 
 MULTI30K = Path(os.environ.get("ANNOTATED_TRANSFORMER_DATA", "")) / "multi30k"
 

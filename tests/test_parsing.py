@@ -16,7 +16,8 @@ from PYEVALB import parser as pyevalb_parser
 from PYEVALB import scorer as pyevalb_scorer
 
 from annotated_transformer import parsing
-from annotated_transformer.data import CorpusUnavailable, token_batches
+from annotated_transformer.data import token_batches
+from annotated_transformer.support.corpora import CorpusUnavailable
 from annotated_transformer.parsing import (
     GRAMMAR,
     LEXICON,
@@ -52,7 +53,8 @@ from annotated_transformer.parsing import (
     words_below,
 )
 from annotated_transformer.training import TrainingConfig, train
-from annotated_transformer.transformer import Transformer, paper_facts
+from annotated_transformer.support.paper import paper_facts
+from annotated_transformer.transformer import Transformer
 
 needs_sample = pytest.mark.skipif(
     not (

@@ -18,9 +18,8 @@ from annotated_transformer.subwords import (
     UNK_ID,
     Subwords,
     train_subwords,
-    write_atomically,
-    write_together,
 )
+from annotated_transformer.support.files import write_atomically, write_together
 
 SPECIAL = {PAD_ID, BOS_ID, EOS_ID, UNK_ID}
 

@@ -26,23 +26,24 @@ from conftest import VOCABULARY_SIZE
 from torch import Tensor
 from torch.testing import assert_close
 
-from annotated_transformer.cli import main
+from annotated_transformer.support.cli import main
 from annotated_transformer.data import Batch, make_batch
 from annotated_transformer.optimization import (
     transformer_learning_rate,
     transformer_optimizer,
 )
-from annotated_transformer.training import (
-    Trainer,
-    TrainingConfig,
-    batch_loss,
-    choose_device,
+from annotated_transformer.support.checkpoints import (
     digest_of,
     find_checkpoints,
     load_tensors,
     load_weights,
-    perplexity,
     save_tensors,
+)
+from annotated_transformer.support.runs import Trainer, choose_device
+from annotated_transformer.training import (
+    TrainingConfig,
+    batch_loss,
+    perplexity,
     train,
     update,
 )
@@ -537,7 +538,7 @@ import resource
 
 import torch
 
-from annotated_transformer.training import keep_memory
+from annotated_transformer.support.runs import keep_memory
 
 
 def fetched():
@@ -844,7 +845,8 @@ import os, signal, sys
 from itertools import cycle
 import torch
 from annotated_transformer.data import make_batch
-from annotated_transformer.training import Trainer, TrainingConfig, workers
+from annotated_transformer.support.runs import Trainer, workers
+from annotated_transformer.training import TrainingConfig
 from annotated_transformer.transformer import Transformer, TransformerConfig
 
 folder, steps, accumulate, dropout, dies_at = sys.argv[1], *map(float, sys.argv[2:])
@@ -1006,7 +1008,7 @@ def test_a_worker_that_dies_ends_the_run(tmp_path: Path, start: Callable) -> Non
 GROUP = """
 import weakref
 from torch import device, distributed, nn
-from annotated_transformer.training import workers
+from annotated_transformer.support.runs import workers
 with workers(device("cpu")):
     group = weakref.ref(distributed.group.WORLD)
     nn.parallel.DistributedDataParallel(nn.Linear(2, 2))

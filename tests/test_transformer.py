@@ -24,13 +24,13 @@ from torch.testing import assert_close
 
 from annotated_transformer.attention import causal_mask
 from annotated_transformer.multi_head import MultiHeadAttention
+from annotated_transformer.support.paper import paper_facts
 from annotated_transformer.transformer import (
     DecoderLayer,
     Encoder,
     Transformer,
     TransformerConfig,
     count_parameters,
-    paper_facts,
     record_attention,
 )
 

@@ -17,12 +17,12 @@ from annotated_transformer.transformer import (
     TransformerConfig,
     count_parameters,
 )
+from annotated_transformer.support.records import read_record
 from annotated_transformer.translator import (
     PRETRAINED,
     Translator,
     attention_of,
     read_line,
-    read_record,
     scores_by_length,
     training_flops,
     translate_lines,

@@ -14,13 +14,14 @@ import torch
 from click.testing import CliRunner
 
 from annotated_transformer import variations
-from annotated_transformer.data import miniature_corpus, token_batches
+from annotated_transformer.data import token_batches
+from annotated_transformer.support.corpora import miniature_corpus
 from annotated_transformer.transformer import (
     Transformer,
     TransformerConfig,
     count_parameters,
 )
-from annotated_transformer.translator import read_record
+from annotated_transformer.support.records import read_record
 from annotated_transformer.variations import (
     CLAIMS,
     CONFIRMED,

@@ -16,7 +16,8 @@ import annotated_transformer.visualization as visualization
 from annotated_transformer.data import encode_pairs, make_batch
 from annotated_transformer.subwords import Subwords
 from annotated_transformer.transformer import Transformer, TransformerConfig
-from annotated_transformer.translator import Translator, attention_of, read_record
+from annotated_transformer.support.records import read_record
+from annotated_transformer.translator import Translator, attention_of
 from annotated_transformer.visualization import (
     KINDS,
     Caption,

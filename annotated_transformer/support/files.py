@@ -1,0 +1,48 @@
+"""Files that are written whole or not at all; appendix C tells why."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Within the block an OSError names the file ``path``."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def write_together(contents: dict[Path, bytes]) -> None:
+    """Write each of ``contents`` to its path: all or, where one cannot be written
+    (OSError), none.
+
+    The last file seals the others: it goes before the first of them changes, and comes when they are whole.
+    """
+    partials = {path: path.with_name(f"{path.name}.partial") for path in contents}
+    try:
+        for path, content in contents.items():
+            with naming(path):
+                partials[path].write_bytes(content)
+                with partials[path].open("r+b") as file:
+                    os.fsync(file.fileno())
+        *others, seal = contents
+        if others:
+            seal.unlink(missing_ok=True)
+        for path, partial in partials.items():
+            partial.replace(path)
+    finally:
+        for partial in partials.values():
+            partial.unlink(missing_ok=True)
+
+
+def write_atomically(path: Path | str, content: bytes) -> None:
+    """Write ``content`` to ``path``, whole or not at all (OSError); a pipe or a device
+    gets it as it is."""
+    path = Path(path)
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)
+    else:
+        write_together({path.resolve(): content})
