@@ -8,6 +8,7 @@ that hash, so a change runs again what it touches and nothing else. No Sphinx in
 module: `tools/build_book.py` uses it to run the notebooks in parallel.
 """
 
+import ast
 import hashlib
 import json
 import os
@@ -18,10 +19,8 @@ from pathlib import Path
 PACKAGE = "annotated_transformer"
 DATA_VARIABLE = "ANNOTATED_TRANSFORMER_DATA"
 CACHES = Path("_build/.jupyter_cache")
-IMPORTS = re.compile(
-    rf"(?:{PACKAGE}|(?:from|import) +)\.(\w+)"
-    rf"|from +(?:{PACKAGE}|\.) +import +\(?([\w ,\n]+)"
-)
+MAGIC = re.compile(r"^(\s*)[%!].*$", re.M)  # what only Jupyter understands
+COMMAND = re.compile(rf"{PACKAGE.replace('_', '-')} |-m\W+{PACKAGE}\b")
 
 
 def code_of(notebook: Path) -> str:
@@ -34,17 +33,48 @@ def code_of(notebook: Path) -> str:
 
 def modules_used(code: str, root: Path) -> set[Path]:
     """The package modules that this code imports, and those that they import, and so
-    on."""
+    on; those of folders inside the package, such as `support`, included."""
     found: set[Path] = set()
-    waiting = [code]
+    waiting = imports_of(code, [])
     while waiting:
-        for module, names in IMPORTS.findall(waiting.pop()):
-            for name in [module] if module else re.findall(r"\w+", names):
-                path = root / PACKAGE / f"{name}.py"
-                if path.is_file() and path not in found:
-                    found.add(path)
-                    waiting.append(path.read_text(encoding="utf-8"))
-    return found
+        for path in files_of(waiting.pop(), root) - found:
+            found.add(path)
+            inside = list(path.relative_to(root).parent.parts)
+            waiting += imports_of(path.read_text(encoding="utf-8"), inside)
+    return found - {root / PACKAGE / "__init__.py"}
+
+
+def imports_of(code: str, inside: list[str]) -> list[list[str]]:
+    """What this code may import, as names split at the dots: of `from a.b import c`
+    both `a.b` and `a.b.c`. `inside` is the package that the code belongs to.
+
+    Code in strings counts as well, since a chapter may run it in another process, and
+    so does a chapter's use of the command line.
+    """
+    code = MAGIC.sub(r"\1pass", code)
+    command = not inside and COMMAND.search(code)
+    names, tree = [[PACKAGE, "__main__"]] if command else [], ast.parse(code)
+    texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    for text in texts:
+        if isinstance(text, str) and f"{PACKAGE}." in text:
+            names += [found.split(".") for found in re.findall(r"[\w.]+", text)]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [alias.name.split(".") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = inside[: len(inside) + 1 - node.level] if node.level else []
+            base = above + (node.module.split(".") if node.module else [])
+            names += [base, *([*base, alias.name] for alias in node.names)]
+    return [name for name in names if name[:1] == [PACKAGE]]
+
+
+def files_of(name: list[str], root: Path) -> set[Path]:
+    """The files that Python reads when it imports a name of the package: the module's
+    own, and the `__init__.py` of every folder on the way."""
+    folders = [root.joinpath(*name[:depth]) for depth in range(1, len(name) + 1)]
+    paths = [folder / "__init__.py" for folder in folders]
+    paths.append(root.joinpath(*name).with_suffix(".py"))
+    return {path for path in paths if path.is_file()}
 
 
 def data_folder() -> Path:
