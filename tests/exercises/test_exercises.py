@@ -13,7 +13,7 @@ from harness import BOOK, Exercise, Outcome
 CHAPTERS = sorted(path.name.split("_")[0] for path in harness.NOTEBOOKS.glob("*.ipynb"))
 LISTED = [(number, entry) for number in CHAPTERS for entry in harness.listed(number)]
 
-forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 
 
 def candidates(kind: str) -> pytest.MarkDecorator:
@@ -35,7 +35,8 @@ def outcomes(number: str, cell: str) -> dict[str, Outcome]:
     return harness.outcomes(number, exercise)
 
 
-@forks
+@pytest.mark.slow
+@needs_fork
 @candidates("wrong")
 def test_wrong_solution_is_refused(number: str, exercise: Exercise, name: str) -> None:
     """Fails when a check accepts a wrong solution, or the solution is misspelled."""
@@ -44,7 +45,8 @@ def test_wrong_solution_is_refused(number: str, exercise: Exercise, name: str) -
     assert outcome.refused, f"{exercise.cell} accepts a solution that {name}"
 
 
-@forks
+@pytest.mark.slow
+@needs_fork
 @candidates("right")
 def test_right_solution_passes(number: str, exercise: Exercise, name: str) -> None:
     """Fails when a check asks for the book's own code, and not for its result."""
@@ -52,7 +54,8 @@ def test_right_solution_passes(number: str, exercise: Exercise, name: str) -> No
     assert not outcome.error, f"{exercise.cell} refuses a right solution: {outcome}"
 
 
-@forks
+@pytest.mark.slow
+@needs_fork
 @pytest.mark.parametrize(
     ("number", "exercise"),
     [pytest.param(*entry, id=entry[1].cell) for entry in LISTED],
