@@ -12,7 +12,7 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
-from annotated_book import pages  # noqa: E402
+from annotated_book import glossary, pages  # noqa: E402
 
 TERMS = yaml.safe_load((ROOT / "book" / "glossary.yml").read_text(encoding="utf-8"))
 FIELDS = ["term", "vi", "ko", "zh", "definition", "notebook", "heading"]
@@ -47,10 +47,9 @@ def test_no_definition_stands_twice():
 def test_entry_is_complete(entry):
     """Fails for a field that is missing, empty or unknown, or a definition that is no
     short sentence."""
-    assert list(entry) == FIELDS
-    assert all(
-        isinstance(text, str) and text == text.strip() != "" for text in entry.values()
-    )
+    assert list(entry) in (FIELDS, [*FIELDS, "also"])
+    texts = [*(entry[field] for field in FIELDS), *entry.get("also", [])]
+    assert all(isinstance(text, str) and text == text.strip() != "" for text in texts)
     assert entry["definition"].endswith(".") and len(entry["definition"].split()) <= 30
 
 
@@ -82,14 +81,37 @@ def test_entry_leads_to_a_heading(entry):
     assert pages.headings(notebook).count(entry["heading"]) == 1
 
 
+@pytest.mark.parametrize("entry", TERMS, ids=term)
+def test_term_is_used_where_it_is_defined(entry):
+    """Fails when the section that an entry names never uses the term."""
+    assert glossary.is_defined(ROOT, entry), (
+        f"{entry['notebook']}, section {entry['heading']!r}, does not use "
+        f"{entry['term']!r}: use it there, or name its other form under `also`"
+    )
+
+
+def test_a_term_that_is_not_used_is_found_out():
+    """Fails when the test above takes any text for a use of the term."""
+    entry = {**TERMS[0], "term": "flux capacitor", "also": []}
+    assert not glossary.is_defined(ROOT, entry)
+    assert glossary.pattern({"term": "layer norm"}).search("Layer-norms differ")
+    assert not glossary.pattern({"term": "key"}).search("a monkey, the keyboard")
+
+
+def test_no_two_terms_share_an_anchor():
+    """Fails when two terms lead to one label."""
+    labels = [glossary.label(entry) for entry in TERMS]
+    assert len(set(labels)) == len(labels)
+
+
 def test_the_page_shows_every_form_in_its_language():
     """Fails when a term, a form or the mark of its language is missing on the page, or
     a place has no link."""
-    page = pages.glossary(ROOT)
+    page = glossary.page(ROOT)
     for entry in TERMS:
         assert f"\n{entry['term']}\n  {entry['definition']}\n" in page
         assert all(
             f'<span lang="{tag}">{entry[key]}</span>' in page
-            for key, (_, tag) in pages.LANGUAGES.items()
+            for key, (_, tag) in glossary.LANGUAGES.items()
         )
-    assert page.count("Defined in [") == len(TERMS)
+    assert page.count("Defined in {ref}`") == len(TERMS)

@@ -16,7 +16,7 @@ from pathlib import Path
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
-from . import assets, cells, pages, runs
+from . import assets, cells, glossary, pages, runs
 
 __all__ = ["setup"]
 
@@ -51,6 +51,9 @@ def find_outdated(
         for name in there
         if runs.cache_folder(Path(env.doc2path(name)), root).name != known[name]
     ]
+    terms, env.book_terms = getattr(env, "book_terms", None), glossary.entries(root)
+    if terms != env.book_terms:  # the chapters carry the anchors of the terms
+        moved = there
     return moved + pages.outdated(env, root)
 
 
@@ -62,6 +65,7 @@ def setup(app: Sphinx) -> dict:
     app.connect("env-get-outdated", find_outdated)
     # Before Sphinx collects titles and labels.
     app.connect("doctree-read", cells.rework, priority=100)
+    app.connect("doctree-read", glossary.anchor_terms, priority=200)
     app.connect("doctree-read", assets.find_charts)
     app.connect("builder-inited", assets.copy_mathjax)
     app.connect("builder-inited", assets.write_charts_bundle)

@@ -32,6 +32,11 @@ def is_exported(code: str) -> bool:
     return re.search(r"^#\|\s*exporti?\s*$", code, re.M) is not None
 
 
+def is_private(code: str) -> bool:
+    """Does nbdev export this cell, but leave its names out of `__all__`?"""
+    return re.search(r"^#\|\s*exporti\s*$", code, re.M) is not None
+
+
 def default_module(code: str) -> str | None:
     """The module named by `#| default_exp`, if this cell names one."""
     found = re.search(r"^#\|\s*default_exp\s+(\S+)", code, re.M)
@@ -115,10 +120,11 @@ def _mark_exported(
     block: nodes.literal_block,
     module: str,
     code: str,
+    private: bool,
 ) -> None:
     """Label an exported cell, link its names to the API page, and anchor the paragraph
     that explains them."""
-    env, names = app.env, definitions(code)
+    env, names = app.env, [] if private else definitions(code)
     container["classes"].append("exported")
     label = nodes.paragraph("", "exported to ", classes=["exported-label"])
     target = f"annotated_transformer.{module}"
@@ -169,7 +175,7 @@ def rework_cells(app: Sphinx, doctree: nodes.document) -> None:
         if not shown:
             block.parent.parent.remove(block.parent)
         elif module and is_exported(code):
-            _mark_exported(app, container, block, module, shown)
+            _mark_exported(app, container, block, module, shown, is_private(code))
         for tag, prompt in [
             ("solution", "Solution"),
             ("chapter-setup", "Setup: find the package"),

@@ -22,7 +22,7 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 
-from . import cells, picture
+from . import cells, glossary, picture
 
 PLACE = re.compile(r"<!-- book: ([\w-]+) -->")
 STATUSES = {
@@ -114,7 +114,7 @@ def chapter_map(root: Path) -> str:
             blocks += ["", chapter["promise"], ""]
             blocks += [
                 ":::{card-footer}",
-                f"{chapter['reading_minutes']} minutes",
+                f"{chapter['reading_minutes']} minutes to read",
                 ":::",
                 "::::",
             ]
@@ -141,8 +141,8 @@ def instructors(root: Path) -> str:
     """A table of chapters for planning a course, then each chapter's objectives."""
     chapters = chapters_of(root)
     rows = [
-        "| chapter | needs | reading | running | exercises | graded |",
-        "|---|---|---:|---|---:|---:|",
+        "| chapter | needs | reading | exercises | of them in code | running |",
+        "|---|---|---:|---:|---:|---|",
     ]
     goals = [
         "## Objectives",
@@ -158,7 +158,8 @@ def instructors(root: Path) -> str:
         exercises, graded = exercises_in(path)
         rows.append(
             f"| {link} | {needs or 'none'} | {chapter['reading_minutes']} min "
-            f"| {chapter['running_minutes']} | {exercises} | {graded} |"
+            f"| {exercises}: {chapter.get('exercise_minutes', 0)} min | {graded} "
+            f"| {chapter['running_minutes']} |"
         )
         goals += [
             "",
@@ -166,8 +167,15 @@ def instructors(root: Path) -> str:
             "",
             *(f"- {goal}" for goal in chapter["objectives"]),
         ]
-    total = sum(int(chapter["reading_minutes"]) for _, chapter in chapters)
-    rows += ["", f"Reading everything takes about {round(total / 60)} hours."]
+    reading, work = (
+        sum(chapter.get(f"{kind}_minutes", 0) for _, chapter in chapters) / 60
+        for kind in ("reading", "exercise")
+    )
+    rows += [
+        "",
+        f"Reading everything takes about {round(reading)} hours, all the exercises "
+        f"about {round(work)} more.",
+    ]
     return "\n".join([*rows, "", *goals])
 
 
@@ -274,34 +282,6 @@ def place(entry: dict, root: Path) -> str:
     return "<br>".join(parts) or "-"
 
 
-# The glossary -------------------------------------------------------------------------
-
-LANGUAGES = {
-    "vi": ("Vietnamese", "vi"),
-    "ko": ("Korean", "ko"),
-    "zh": ("Chinese", "zh-Hans"),
-}
-
-
-def glossary(root: Path) -> str:
-    """The terms as a glossary of Sphinx, each with its definition, its forms in the
-    other languages, and its place."""
-    lines = [":::::{glossary}"]
-    for entry in yaml.safe_load(
-        (root / "book" / "glossary.yml").read_text(encoding="utf-8")
-    ):
-        lines += ["", entry["term"], f"  {entry['definition']}", ""]
-        lines += [
-            f'  - <span class="language">{name}</span> '
-            f'<span lang="{tag}">{entry[key]}</span>'
-            for key, (name, tag) in LANGUAGES.items()
-        ]
-        lines += ["", f"  Defined in {place(entry, root)}"]
-    return "\n".join(
-        [*lines, ":::::", "", '<script src="../_static/glossary.js" defer></script>']
-    )
-
-
 # The API page -------------------------------------------------------------------------
 
 
@@ -309,7 +289,7 @@ def exported_by(notebook: Path) -> list[str]:
     """The names that a notebook exports to the package, in its order."""
     names = []
     for code in sources(notebook, "code"):
-        if cells.is_exported(code):
+        if cells.is_exported(code) and not cells.is_private(code):
             names += cells.definitions(cells.stripped(code))
     return list(dict.fromkeys(names))
 
@@ -467,7 +447,7 @@ MAKERS = {
     "chapter-map": chapter_map,
     "instructors": instructors,
     "paper-map": paper_map,
-    "glossary": glossary,
+    "glossary": lambda root: glossary.page(root),
     "api": api,
     "versions": versions,
 }
