@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -32,26 +33,58 @@ def read_record(name: str) -> dict[str, Any]:
     return json.loads(folder.joinpath(f"{name}.json").read_text(encoding="utf-8"))
 
 
+STATISTICS = (
+    *("ref_len", "hyp_len"),
+    *("total_1", "total_2", "total_3", "total_4"),
+    *("match_1", "match_2", "match_3", "match_4"),
+)
+"""The order of the numbers in a row of ``sentence_statistics``.
+
+The words of the reference and of the hypothesis, the n-grams of the hypothesis for n
+from 1 to 4, and how many of these the reference has too, each at most as often.
+"""
+
+
+def sentence_statistics(
+    hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False
+) -> list[list[int]]:
+    """What BLEU needs to know of each sentence, without its text: ``STATISTICS``.
+
+    Integers, ``(sentences, 10)``. Words are those of sacreBLEU's tokenizer 13a, after
+    ``str.lower`` where ``lowercase`` is set. Summed over the sentences they give the
+    BLEU of the corpus; resampled, its interval and its paired tests (chapter 13).
+    Raises ValueError for no sentences, or not as many references as hypotheses.
+    """
+    from ..evaluation import bleu_counts  # here: reading a record needs no sacreBLEU
+
+    if lowercase:
+        hypotheses = [line.lower() for line in hypotheses]
+        references = [line.lower() for line in references]
+    counts = bleu_counts(hypotheses, references).tolist()  # (sentences, 4, 3)
+    return [
+        [orders[0][1], orders[0][0], *(n[0] for n in orders), *(n[2] for n in orders)]
+        for orders in counts
+    ]
+
+
+def record_json(record: dict[str, Any]) -> str:
+    """``record`` as JSON for people: indented, with each list of numbers on one line.
+
+    Non-finite numbers raise ValueError, for JSON has none.
+    """
+    text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
+    number_list = r"\[\n\s*(-?\d[^\]\[{\"]*?)\s*\]"  # strings hold no line feed
+    return re.sub(number_list, lambda m: f"[{' '.join(m[1].split())}]", text)
+
+
 def current_commit() -> str | None:
     """The commit that last changed this package, where it stands in a git checkout."""
     if not shutil.which("git"):
         return None
-    command = [
-        "git",
-        "-C",
-        Path(annotated_transformer.__file__).parent,
-        "log",
-        "-1",
-        "--format=%H",
-        "--",
-        ".",
-    ]
-    return (
-        subprocess.run(
-            command, capture_output=True, text=True, check=False
-        ).stdout.strip()
-        or None
-    )
+    folder = str(Path(annotated_transformer.__file__).parent)
+    command = ["git", "-C", folder, "log", "-1", "--format=%H", "--", "."]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or None
 
 
 def cpu_name() -> str:
