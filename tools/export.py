@@ -17,7 +17,7 @@ def main(paths: list[str]) -> None:
     found = [Path(path) for path in paths]
     for path in found or sorted((ROOT / "notebooks").glob("*.ipynb")):
         chapter = json.loads(path.read_text(encoding="utf-8"))["metadata"]["chapter"]
-        if "module" in chapter:
+        if chapter.get("module"):
             nb_export(path, lib_path=ROOT / "annotated_transformer")
 
 
