@@ -14,6 +14,7 @@ keeps those that bind or change a name that is still wanted. The rules, in words
 """
 
 import ast
+import builtins
 import re
 import symtable
 from collections.abc import Iterable, Sequence
@@ -40,7 +41,9 @@ class Statement:
     """Names that are read when something that it defines is called."""
     binds: set[str] = field(default_factory=set)
     changes: set[str] = field(default_factory=set)
+    """Names whose objects it changes when it runs."""
     changes_later: set[str] = field(default_factory=set)
+    """Names whose objects change when something that it defines is called."""
 
     @property
     def always(self) -> bool:
@@ -78,7 +81,7 @@ def needed(
     stage is a sequence of versions (the candidates), each a sequence of statements.
     """
     everything = [*before, *(s for stage in last for v in stage for s in v)]
-    everything = _with_plots_named(everything)
+    _note_changes(everything)
     later, changes_later = _reach(everything)
 
     def reads(statement: Statement) -> set[str]:
@@ -121,10 +124,6 @@ def _statement(node: ast.stmt, cell: str) -> Statement:
         statement.later |= later
     if not isinstance(node, ast.FunctionDef | ast.ClassDef):
         statement.reads |= statement.later  # a lambda may be called at once
-    changed = _changes(node, set())
-    defines = isinstance(node, ast.FunctionDef | ast.ClassDef)
-    statement.changes = set() if defines else changed
-    statement.changes_later = changed & statement.later
     return statement
 
 
@@ -142,17 +141,27 @@ def _inner(table: symtable.SymbolTable) -> tuple[set[str], set[str]]:
     return now, later
 
 
-def _with_plots_named(everything: list[Statement]) -> list[Statement]:
-    """Give plotting its due: what is called with axes changes nothing else."""
+def _note_changes(everything: list[Statement]) -> None:
+    """Say of each statement what it changes, now that all names are known.
+
+    What is called with axes changes nothing else, and no call changes a module, a
+    function or a class.
+    """
+    kinds = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
+    fixed = set(dir(builtins))
+    for statement in everything:
+        if isinstance(statement.node, kinds):
+            fixed |= statement.binds
     plots = {"plt", "alt", "ax", "axes", "fig", "figure"}
     for statement in everything:
         value = getattr(statement.node, "value", None)
         if isinstance(value, ast.Call) and _root(value) in {"plt", "alt"}:
             plots |= statement.binds
     for statement in everything:
-        if not isinstance(statement.node, ast.FunctionDef | ast.ClassDef):
-            statement.changes = _changes(statement.node, plots)
-    return everything
+        changes = _changes(statement.node, plots) - fixed
+        defines = isinstance(statement.node, ast.FunctionDef | ast.ClassDef)
+        statement.changes = set() if defines else changes & statement.reads
+        statement.changes_later = changes & statement.later
 
 
 def _reach(
