@@ -1,10 +1,11 @@
 """What a value must be, and the error that names it, the expectation and the way out.
 
-Nothing here reads the numbers of a tensor: shapes and types are known without waiting
-for the device that holds them.
+No check of a forward pass reads the numbers of a tensor: shapes and types are known
+without waiting for the device that holds them.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -266,4 +267,73 @@ def check_training_config(config: Any) -> None:
             f"factor is {config.factor}, expected a finite number above 0: "
             "equation 3 has 1"
         )
+    if config.clip_norm is not None and not 0 < config.clip_norm < math.inf:
+        raise ValueError(
+            f"clip_norm is {config.clip_norm}, expected a finite number above 0, or "
+            "None for no clipping"
+        )
     check_choice("precision", config.precision, ("fp32", "bf16"))
+
+
+def check_enough_batches(steps_done: int, steps: int) -> None:
+    """Raise ValueError where the batches ended before ``steps`` were done."""
+    if steps_done < steps:
+        raise ValueError(
+            f"the batches ended after {steps_done} of {steps} steps: leave out epochs "
+            "in token_batches"
+        )
+
+
+def check_finite_step(step: int, **measured: float) -> None:
+    """Raise FloatingPointError, with its name, where a measured value is NaN or inf."""
+    for name, value in measured.items():
+        if not math.isfinite(value):
+            raise FloatingPointError(
+                f"the {name.replace('_', ' ')} of step {step} is {value}: lower "
+                "factor, or raise warmup_steps"
+            )
+
+
+def check_held_out_loss(loss_sum: float, tokens: int) -> None:
+    """Raise ValueError for no tokens, FloatingPointError where no float holds exp."""
+    if not tokens:
+        raise ValueError("no target tokens to evaluate on: are there any batches?")
+    if not loss_sum / tokens < 700:  # NaN is not, and e**710 is more than a float
+        raise FloatingPointError(
+            f"the held-out loss is {loss_sum / tokens}: lower factor, or raise "
+            "warmup_steps"
+        )
+
+
+def check_search(beam_size: int, alpha: float) -> None:
+    """Raise ValueError for an empty beam, and for an alpha outside of 0 to 10.
+
+    With a negative alpha the penalty of the longest length would bound nothing.
+    """
+    if not (beam_size >= 1 and 0 <= alpha <= 10):
+        raise ValueError(
+            f"beam_size is {beam_size} and alpha {alpha}, expected at least 1, and 0 "
+            "to 10: the paper's are 4, 0.6"
+        )
+
+
+def check_length_limits(limits: Tensor, extra_length: int) -> None:
+    """Raise ValueError where a sentence of a search could not have a single token.
+
+    ``limits`` is ``(batch,)``. Reads its numbers, once before a search begins.
+    """
+    if (limits < 1).any():
+        raise ValueError(
+            f"extra_length {extra_length} leaves sentence {int(limits.argmin())} "
+            f"{int(limits.min())} tokens, expected at least 1: section 6.1 has an "
+            "extra_length of 50; leave sources out that hold padding alone"
+        )
+
+
+def check_pairs(hypotheses: Sequence[Any], references: Sequence[Any]) -> None:
+    """Raise ValueError unless each hypothesis has its references; one at least."""
+    if len(hypotheses) != len(references) or not len(hypotheses):
+        raise ValueError(
+            f"{len(hypotheses)} hypotheses and {len(references)} references: "
+            "expected as many, and at least one"
+        )
