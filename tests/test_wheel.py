@@ -70,6 +70,10 @@ def test_wheel_holds_modules_and_data(wheel):
         "py.typed",
         "pretrained/multi30k-en-de/README.md",
         "records/multi30k_en_de.json",
+        "support/test_set.py",
+        "test_set/captions.jsonl",
+        "test_set/everyday.jsonl",
+        "test_set/README.md",
     ):
         assert f"annotated_transformer/{name}" in names
     assert not [name for name in names if name.endswith(".ipynb") or "tests/" in name]
@@ -117,6 +121,15 @@ def test_wheel_runs_a_forward_pass_alone(site, tmp_path):
     path, version, *shape = run_with(site, tmp_path, "-c", FORWARD).split()
     assert Path(path).is_relative_to(site)
     assert version == annotated_transformer.__version__ and shape == ["2", "4", "50"]
+
+
+def test_wheel_holds_the_test_set(site, tmp_path):
+    """Fails when the book's own sentences are left out of the wheel."""
+    code = (
+        "from annotated_transformer.support.test_set import book_sentences\n"
+        "print(len(book_sentences()))"
+    )
+    assert run_with(site, tmp_path, "-c", code).strip() == "600"
 
 
 def test_wheel_translates_alone(site, tmp_path):
