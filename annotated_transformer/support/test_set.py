@@ -1,8 +1,8 @@
 """The book's own test set: English sentences with German translations, for evaluation
 where no corpus is at hand.
 
-Written for this book, before any model was asked, and taken from no corpus; CC BY 4.0.
-``annotated_transformer/test_set/README.md`` says how.
+Written for this book, before any translation model was asked, and taken from no corpus;
+CC BY 4.0. ``annotated_transformer/test_set/README.md`` says how, and by whom.
 """
 
 import json
@@ -51,8 +51,9 @@ def book_sentences(kind: str | None = None) -> list[TestSentence]:
     ``kind``: "caption", "everyday" for all the others, or one kind of
     ``TestSentence``.
 
-    Source: the authors of this book, before any model was asked; CC BY 4.0, to be cited
-    as CITATION.cff says. Raises ValueError, with the kinds there are, for another.
+    Source: written for this book, before any translation model was asked; CC BY 4.0, to
+    be cited as CITATION.cff says. Raises ValueError, with the kinds there are,
+    for another.
     """
     sentences = read_sentences()
     if kind is None:
