@@ -1,5 +1,5 @@
-"""Chapter 16: trees and brackets, mending, labelled F1 beside PYEVALB, treebanks, the
-parser and its command."""
+"""Chapter 16: trees and brackets, repairs, labeled F1 beside PYEVALB, treebanks, the
+parser, its records and their command."""
 
 import json
 import os
@@ -17,43 +17,52 @@ from PYEVALB import scorer as pyevalb_scorer
 
 from annotated_transformer import parsing
 from annotated_transformer.data import token_batches
-from annotated_transformer.support.corpora import CorpusUnavailable
 from annotated_transformer.parsing import (
-    GRAMMAR,
-    LEXICON,
-    OWN_TREES,
     PUNCTUATION,
-    TOP,
     UNTAGGED,
     BracketScore,
     ParsingVocabulary,
-    Tree,
-    Treebank,
     counted_brackets,
-    escape_brackets,
+    evaluate_by_length,
+    evaluate_parses,
     flat_tree,
-    generated_treebank,
-    judge_parses,
-    leaves,
     linearize,
-    load_penn_sample,
-    load_treebank,
-    mend,
-    normalize,
     parse,
     parsing_config,
-    plain_label,
-    read_trees,
+    repair,
     restore,
-    run_size,
+    right_branching,
     score_trees,
-    train_parser,
-    walk,
     word_class,
-    words_below,
+)
+from annotated_transformer.support import parsing_runs
+from annotated_transformer.support.corpora import CorpusUnavailable
+from annotated_transformer.support.paper import paper_facts
+from annotated_transformer.support.parsing_runs import (
+    describe_lines,
+    run_size,
+    score_baselines,
+    train_parser,
+)
+from annotated_transformer.support.records import read_record
+from annotated_transformer.support.treebanks import (
+    GRAMMAR,
+    LEXICON,
+    OWN_TREES,
+    TOP,
+    Tree,
+    Treebank,
+    escape_brackets,
+    generated_treebank,
+    leaves,
+    load_penn_sample,
+    normalize,
+    plain_label,
+    preterminals,
+    read_trees,
+    walk,
 )
 from annotated_transformer.training import TrainingConfig, train
-from annotated_transformer.support.paper import paper_facts
 from annotated_transformer.transformer import Transformer
 
 needs_sample = pytest.mark.skipif(
@@ -73,10 +82,6 @@ needs_sample = pytest.mark.skipif(
 def sample() -> Treebank:
     """The Penn Treebank sample."""
     return load_penn_sample()
-
-
-def everything(treebank: Treebank) -> list[Tree]:
-    return treebank.train + treebank.validation + treebank.test
 
 
 labels = st.sampled_from(["S", "NP", "VP", "PP", "ADVP", "PRT", "-LRB-"])
@@ -111,10 +116,12 @@ def test_brackets_and_back(tree: Tree) -> None:
     """Fails when a word, a tag, a unary, an escaped bracket or a second root is lost on
     the way."""
     assert read_trees(str(tree)) == [tree]
-    assert restore(linearize(tree), words_below(tree)) == tree
+    assert restore(linearize(tree), leaves(tree)) == tree
     assert (
         len(linearize(tree))
-        == len(leaves(tree)) + 2 * sum(kind == "open" for kind, _ in walk(tree)) - 2
+        == len(preterminals(tree))
+        + 2 * sum(kind == "open" for kind, _ in walk(tree))
+        - 2
     )
 
 
@@ -122,12 +129,10 @@ def test_brackets_and_back(tree: Tree) -> None:
 def test_the_whole_sample_there_and_back(sample: Treebank) -> None:
     """Fails when one of the sample's trees does not come back from its brackets, or
     normalizing leaves a trace."""
-    assert len(everything(sample)) == 3914 and all(everything(sample))
-    for tree in everything(sample):
+    assert len(sample.trees) == 3914 and all(sample.trees)
+    for tree in sample.trees:
         assert (
-            restore(linearize(tree), words_below(tree))
-            == tree
-            == read_trees(str(tree))[0]
+            restore(linearize(tree), leaves(tree)) == tree == read_trees(str(tree))[0]
         )
         assert normalize(tree) == tree and tree.label == TOP
         assert not any(
@@ -145,7 +150,7 @@ def test_the_split_is_fixed_and_by_file(sample: Treebank) -> None:
         217,
         196,
     ]
-    assert "Vinken" in words_below(sample.train[0]) and "Vinken" not in words_below(
+    assert "Vinken" in leaves(sample.train[0]) and "Vinken" not in leaves(
         sample.test[0]
     )
 
@@ -156,12 +161,10 @@ def test_very_deep_trees() -> None:
     tree = read_trees(f"( {'(X-Y ' * depth}(NN word){')' * depth})")[0]
     plain = normalize(tree)
     assert (
-        restore(linearize(plain), words_below(plain))
-        == plain
-        == read_trees(str(plain))[0]
+        restore(linearize(plain), leaves(plain)) == plain == read_trees(str(plain))[0]
     )
     assert score_trees([plain], [plain]).gold == depth and hash(plain) != hash(tree)
-    assert mend(["(X"] * depth + ["NN"], words_below(plain)) == (
+    assert repair(["(X"] * depth + ["NN"], leaves(plain)) == (
         plain,
         {"never closed": depth},
     )
@@ -214,21 +217,21 @@ def test_the_line_needs_a_top() -> None:
         linearize(read_trees("(S (NN a))")[0])
 
 
-# Mending ------------------------------------------------------------------------------
+# Repairs ------------------------------------------------------------------------------
 
 
 @given(tokens=st.lists(symbols, max_size=20), count=st.integers(1, 5))
 def test_anything_becomes_a_tree_over_the_words(tokens: list[str], count: int) -> None:
-    """Fails when a word is lost, doubled or moved, or a mended tree is not
+    """Fails when a word is lost, doubled or moved, or a repaired tree is not
     well-formed."""
     words = [f"w{i}" for i in range(count)]
-    tree, repairs = mend(tokens, words)
-    assert words_below(tree) == words and min(repairs.values(), default=1) > 0
+    tree, repairs = repair(tokens, words)
+    assert leaves(tree) == words and min(repairs.values(), default=1) > 0
     assert restore(linearize(tree), words) == tree
     if repairs:
         with pytest.raises(
             ValueError,
-            match=f"no tree over {count} words .*expected none; mend repairs them",
+            match=f"no tree over {count} words .*expected none; repair fixes them",
         ):
             restore(tokens, words)
     else:
@@ -250,10 +253,10 @@ def test_anything_becomes_a_tree_over_the_words(tokens: list[str], count: int) -
         ("(VP (VP T )VP T T )VP", "(VP (VP (T a)) (T b) (T c))", {}),
     ],
 )
-def test_the_rule_of_mending(line: str, expected: str, repairs: dict[str, int]) -> None:
-    """Fails when a case of the stated rule is mended otherwise, or counted as another
+def test_the_rule_of_repair(line: str, expected: str, repairs: dict[str, int]) -> None:
+    """Fails when a case of the stated rule is repaired otherwise, or counted as another
     kind."""
-    assert mend(line.split(), list("abc")) == (
+    assert repair(line.split(), list("abc")) == (
         read_trees(f"(TOP {expected})")[0],
         repairs,
     )
@@ -261,8 +264,8 @@ def test_the_rule_of_mending(line: str, expected: str, repairs: dict[str, int]) 
 
 def test_no_words_no_tree() -> None:
     """Fails when an empty sentence gets a tree."""
-    with pytest.raises(ValueError, match="no words has no tree"):
-        mend(["NN"], [])
+    with pytest.raises(ValueError, match="expected one word"):
+        repair(["NN"], [])
 
 
 # Scores -------------------------------------------------------------------------------
@@ -277,7 +280,7 @@ def perturbed(tree: Tree, rng: random.Random) -> Tree:
         line[at : at + 1] = rng.choice(
             [[], [line[at]] * 2, [rng.choice(["(NP", ")NP", "(VP", ")S", "(PP"])]]
         )
-    return mend(line, words_below(tree))[0]
+    return repair(line, leaves(tree))[0]
 
 
 def as_pyevalb_reads(tree: Tree, kept: list[bool]) -> Tree | None:
@@ -305,7 +308,7 @@ def compare_with_pyevalb(gold: list[Tree], predicted: list[Tree]) -> int:
     pairs could be compared."""
     compared = 0
     for right, guess in zip(gold, predicted, strict=True):
-        kept = [leaf.label not in PUNCTUATION for leaf in leaves(right)]
+        kept = [leaf.label not in PUNCTUATION for leaf in preterminals(right)]
         ours, theirs = counted_brackets(right, kept), counted_brackets(guess, kept)
         if (
             max((ours | theirs).values(), default=2) > 1
@@ -399,9 +402,9 @@ def test_the_generated_treebank() -> None:
     assert (
         treebank == generated_treebank(200, 20) != generated_treebank(200, 20, seed=1)
     )
-    sentences = [" ".join(words_below(tree)) for tree in everything(treebank)]
+    sentences = [" ".join(leaves(tree)) for tree in treebank.trees]
     assert len(set(sentences)) == len(sentences) == 240
-    assert all(normalize(tree) == tree for tree in everything(treebank))
+    assert all(normalize(tree) == tree for tree in treebank.trees)
     parts = {
         part for sides in GRAMMAR.values() for side in sides for part in side.split()
     }
@@ -426,15 +429,11 @@ def test_the_meaning_of_a_word_decides_attachment() -> None:
     } == {"VP"}
 
 
-def test_without_the_sample(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    """Fails when a missing sample ends the run, or is replaced in silence."""
+def test_without_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fails when a missing sample is replaced in silence."""
     monkeypatch.setenv("ANNOTATED_TRANSFORMER_DATA", "/nonexistent")
     with pytest.raises(CorpusUnavailable):
         load_penn_sample()
-    assert load_treebank() == generated_treebank()
-    assert "so this is the generated treebank" in capsys.readouterr().out
 
 
 # The parser ---------------------------------------------------------------------------
@@ -466,8 +465,8 @@ def test_words_and_brackets_share_a_vocabulary() -> None:
 
 
 @pytest.fixture(scope="module")
-def learnt() -> tuple[Transformer, ParsingVocabulary, list[Tree]]:
-    """A model that has learnt a few trees by heart."""
+def learned() -> tuple[Transformer, ParsingVocabulary, list[Tree]]:
+    """A model that has learned a few trees exactly."""
     torch.manual_seed(0)
     trees = generated_treebank(4, 0, seed=3).train
     vocabulary = ParsingVocabulary(trees)
@@ -482,14 +481,12 @@ def learnt() -> tuple[Transformer, ParsingVocabulary, list[Tree]]:
     return model, vocabulary, trees
 
 
-def test_a_few_trees_are_learnt_by_heart(learnt: tuple) -> None:
+def test_a_few_trees_are_learned_exactly(learned: tuple) -> None:
     """Fails when source and target are out of step, or the search's order is not
     undone."""
-    model, vocabulary, trees = learnt
-    parses = parse(
-        model, vocabulary, [words_below(tree) for tree in trees], max_tokens=30
-    )
-    report = judge_parses(trees, parses)
+    model, vocabulary, trees = learned
+    parses = parse(model, vocabulary, [leaves(tree) for tree in trees], max_tokens=30)
+    report = evaluate_parses(trees, parses)
     assert report["f1"] > 90 and report["well_formed"] >= 3 and report["sentences"] == 4
     assert report["exact"] == sum(
         score_trees([tree], [guess]).f1 == 100
@@ -498,11 +495,11 @@ def test_a_few_trees_are_learnt_by_heart(learnt: tuple) -> None:
 
 
 def test_the_search_is_the_papers(
-    learnt: tuple, monkeypatch: pytest.MonkeyPatch
+    learned: tuple, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fails when another beam, alpha or maximum length than that of section 6.3 is the
     default."""
-    model, vocabulary, trees = learnt
+    model, vocabulary, trees = learned
     asked, real = [], parsing.beam_search
 
     def search(model: Transformer, source: torch.Tensor, **settings: float) -> list:
@@ -510,7 +507,7 @@ def test_the_search_is_the_papers(
         return real(model, source, 1, 0.0)
 
     monkeypatch.setattr(parsing, "beam_search", search)
-    parse(model, vocabulary, [words_below(trees[0])])
+    parse(model, vocabulary, [leaves(trees[0])])
     facts = paper_facts()["parsing"]
     assert asked == [
         {"beam_size": facts["beam_size"], "alpha": facts["alpha"], "extra_length": 300}
@@ -521,15 +518,15 @@ def test_the_search_is_the_papers(
         parse(model, vocabulary, [["fox"], []])
 
 
-def test_a_report_counts_what_was_mended() -> None:
-    """Fails when a mended line counts as well-formed, or repairs of several sentences
+def test_a_report_counts_what_was_repaired() -> None:
+    """Fails when a repaired line counts as well-formed, or repairs of several sentences
     are not added up."""
     gold = read_trees("(TOP (S (NN a) (NN b)))") * 3
     parses = [
-        mend(line.split(), ["a", "b"])
+        repair(line.split(), ["a", "b"])
         for line in ("(S NN NN )S", "(S NN NN", "(S (NP NN")
     ]
-    report = judge_parses(gold, parses)
+    report = evaluate_parses(gold, parses)
     assert report["well_formed"] == 1 and report["repairs"] == {
         "never closed": 3,
         "word missing": 1,
@@ -584,9 +581,9 @@ def test_a_run_is_reported_once(
     """Fails when a finished run is parsed anew, or judged on other trees than the test
     part's."""
     monkeypatch.setattr(
-        parsing,
+        parsing_runs,
         "parse",
-        lambda model, vocabulary, sentences: [
+        lambda model, vocabulary, sentences, search=None: [
             (flat_tree([Tree(UNTAGGED, (word,)) for word in sentence]), Counter())
             for sentence in sentences
         ],
@@ -598,9 +595,12 @@ def test_a_run_is_reported_once(
         and len(run["own"]) == len(read_trees(OWN_TREES))
     )
     assert run["f1"] == round(
-        score_trees(small.test, [flat_tree(leaves(tree)) for tree in small.test]).f1, 2
+        score_trees(
+            small.test, [flat_tree(preterminals(tree)) for tree in small.test]
+        ).f1,
+        2,
     )
-    monkeypatch.setattr(parsing, "parse", None)
+    monkeypatch.setattr(parsing_runs, "parse", None)
     assert run_size(small, 10, tmp_path, TINY) == run
 
 
@@ -608,7 +608,7 @@ def test_an_interrupted_run_has_no_report(
     small: Treebank, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fails when a parser is judged before it is trained."""
-    monkeypatch.setattr(parsing.Trainer, "run", lambda self, *rest: False)
+    monkeypatch.setattr(parsing_runs.Trainer, "run", lambda self, *rest: False)
     assert run_size(small, 10, tmp_path, TINY) is None
 
 
@@ -617,11 +617,11 @@ def test_the_command(
 ) -> None:
     """Fails when a size is left out, the record lacks its provenance, or sizes are not
     checked."""
-    monkeypatch.setattr(parsing, "load_penn_sample", lambda: small)
+    monkeypatch.setattr(parsing_runs, "load_penn_sample", lambda: small)
     monkeypatch.setattr(
-        parsing,
+        parsing_runs,
         "parse",
-        lambda model, vocabulary, sentences: [
+        lambda model, vocabulary, sentences, search=None: [
             (flat_tree([Tree(UNTAGGED, (word,)) for word in sentence]), Counter())
             for sentence in sentences
         ],
@@ -638,7 +638,9 @@ def test_the_command(
         "--record",
         str(tmp_path / "r.json"),
     ]
-    result = CliRunner().invoke(parsing.main, [str(tmp_path / "runs"), *options])
+    result = CliRunner().invoke(
+        parsing_runs.main, ["train", str(tmp_path / "runs"), *options]
+    )
     assert result.exit_code == 0, result.output
     record = json.loads((tmp_path / "r.json").read_text())
     assert [run["trees"] for run in record["runs"]] == [10, 20] and record["training"][
@@ -651,11 +653,12 @@ def test_the_command(
         "versions",
         "hardware",
         "date",
-        "flat_f1",
         "parts",
         "search",
     } <= record.keys()
-    result = CliRunner().invoke(parsing.main, [str(tmp_path / "runs"), "--size", "31"])
+    result = CliRunner().invoke(
+        parsing_runs.main, ["train", str(tmp_path / "runs"), "--size", "31"]
+    )
     assert (
         result.exit_code == 1
         and "--size 31 is more than the 30 training trees" in result.output
@@ -669,7 +672,8 @@ def test_the_command_without_the_sample(
     sample."""
     monkeypatch.setenv("ANNOTATED_TRANSFORMER_DATA", "/nonexistent")
     result = CliRunner().invoke(
-        parsing.main, [str(tmp_path / "runs"), "--record", str(tmp_path / "r.json")]
+        parsing_runs.main,
+        ["train", str(tmp_path / "runs"), "--record", str(tmp_path / "r.json")],
     )
     assert (
         result.exit_code == 1
@@ -682,11 +686,11 @@ def test_an_interrupted_command_says_how_to_go_on(
     small: Treebank, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fails when a command that was stopped ends as if it were done."""
-    monkeypatch.setattr(parsing, "load_penn_sample", lambda: small)
-    monkeypatch.setattr(parsing.Trainer, "run", lambda self, *rest: False)
+    monkeypatch.setattr(parsing_runs, "load_penn_sample", lambda: small)
+    monkeypatch.setattr(parsing_runs.Trainer, "run", lambda self, *rest: False)
     result = CliRunner().invoke(
-        parsing.main,
-        [str(tmp_path), "--size", "10", "--record", str(tmp_path / "r.json")],
+        parsing_runs.main,
+        ["train", str(tmp_path), "--size", "10", "--record", str(tmp_path / "r.json")],
     )
     assert result.exit_code == 130 and "the same command goes on" in result.output
     assert not (tmp_path / "r.json").exists()
@@ -699,3 +703,82 @@ def test_our_own_trees() -> None:
     assert len(own) == 5 and all(
         normalize(tree) == tree and tree.label == TOP for tree in own
     )
+
+
+# Baselines and records ----------------------------------------------------------------
+
+
+def test_baselines_are_built_from_the_words_alone() -> None:
+    """Fails when a baseline sees the gold brackets, or cannot take one word or many."""
+    tags = preterminals(read_trees("(TOP (X (A a) (Y (B b) (C c))))")[0])
+    assert str(right_branching(tags)) == "(TOP (S (A a) (VP (B b) (VP (C c)))))"
+    assert str(right_branching(tags[:1])) == "(TOP (S (A a)))"
+    assert str(flat_tree(tags)) == "(TOP (S (A a) (B b) (C c)))"
+    assert preterminals(right_branching(tags * 2000)) == tags * 2000  # no recursion
+
+
+@needs_sample
+def test_the_recorded_baselines_are_those_of_the_sample(sample: Treebank) -> None:
+    """Fails when the record of the baselines is not what the sample gives."""
+    record = read_record("parsing_baselines")
+    assert record["baselines"] == score_baselines(sample)
+    assert describe_lines(sample).items() <= record.items()
+
+
+def test_by_length_adds_up_to_the_whole() -> None:
+    """Fails when a sentence is in no class or in two, or an empty class is shown."""
+    gold = generated_treebank(60, 0).train
+    parses = [(right_branching(preterminals(tree)), Counter()) for tree in gold]
+    rows = evaluate_by_length(gold, parses, upper=(1, 8, 12))
+    whole = evaluate_parses(gold, parses)
+    assert [row["words"] for row in rows] == [[2, 8], [9, 12], [13, None]]
+    for name in ("gold", "predicted", "matched", "sentences", "well_formed"):
+        assert sum(row[name] for row in rows) == whole[name]
+    shortest = [tree for tree in gold if len(leaves(tree)) <= 8]
+    assert rows[0]["sentences"] == len(shortest)
+
+
+@pytest.mark.parametrize("name", ["parsing", "parsing_longer"])
+def test_a_record_adds_up(name: str) -> None:
+    """Fails when a record was edited by hand, or made with another search than the
+    paper's."""
+    record = read_record(name)
+    facts = paper_facts()["parsing"]
+    assert record["search"]["beam_size"] == facts["beam_size"]
+    assert record["search"]["alpha"] == facts["alpha"]
+    for run in record["runs"]:
+        f1 = 200 * run["matched"] / (run["gold"] + run["predicted"])
+        assert abs(f1 - run["f1"]) < 0.01
+        assert run["sentences"] == record["parts"]["test"]
+        assert (run["well_formed"] == run["sentences"]) == (not run["repairs"])
+
+
+def test_what_the_chapter_says_of_the_records() -> None:
+    """Fails when the records no longer show what the text of chapter 16 says: parsers
+    that are undertrained, and some below the baseline."""
+    few, many = read_record("parsing"), read_record("parsing_longer")
+    [largest] = many["runs"]
+    assert few["runs"][-1]["trees"] == largest["trees"] == many["parts"]["train"]
+    assert many["training"]["steps"] == 5 * few["training"]["steps"]
+    assert 1.7 < largest["f1"] / few["runs"][-1]["f1"] < 2.3
+    assert 0.15 < largest["well_formed"] / largest["sentences"] < 0.25
+    floor = read_record("parsing_baselines")["baselines"]["right-branching"]["f1"]
+    assert few["runs"][0]["f1"] < floor < largest["f1"]
+
+
+def test_the_claim_about_table_4() -> None:
+    """Fails when the table does not show what chapter 16 reads from it."""
+    rows = paper_facts()["table4"]
+    ours = {
+        row["training"]: row["f1"]
+        for row in rows
+        if row["parser"] == "Transformer (4 layers)"
+    }
+    better = [
+        row["parser"]
+        for row in rows
+        if row["training"] in ours and row["f1"] > ours[row["training"]]
+    ]
+    assert better == ["Dyer et al. (2016)"]
+    above = {row["training"] for row in rows if row["f1"] > max(ours.values())}
+    assert above == {"multi-task", "generative"}
