@@ -6,7 +6,7 @@ EXERCISES = [
     Exercise(
         cell="00-7877ba4b",
         wrong={
-            "returns the piece at the same position": """
+            "returns the token at the same position": """
                 return read[i]
             """,
             "asks one head only": """
@@ -18,14 +18,32 @@ EXERCISES = [
             "takes the largest entry of the flattened weights": """
                 return read[int(cross[:, i].argmax()) % len(read)]
             """,
-            "looks from the read piece": """
+            "looks from the read token": """
                 return read[int(cross[:, :, i].mean(dim=0).argmax())]
+            """,
+            "multiplies the heads": """
+                return read[int(cross[:, i].prod(dim=0).argmax())]
+            """,
+            "takes the median over heads": """
+                return read[int(cross[:, i].median(dim=0).values.argmax())]
+            """,
+            "averages over the written tokens too": """
+                return read[int(cross.mean(dim=(0, 1)).argmax())]
+            """,
+            "normalizes in place": """
+                cross /= cross.sum(dim=0, keepdim=True)
+                return read[int(cross[:, i].mean(dim=0).argmax())]
             """,
             "counts the heads' votes": """
                 return read[int(cross[:, i].argmax(dim=-1).mode().values)]
             """,
         },
         right={
+            "adds every head of a row that it turned round": """
+                row = cross.transpose(0, 1)[i].sum(0)
+                best, where = row.max(dim=-1)
+                return read[where]
+            """,
             "adds the heads in a loop": """
                 total = [0.0] * len(read)
                 for head in cross:

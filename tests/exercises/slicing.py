@@ -111,20 +111,53 @@ def needed(
 
 
 def _statement(node: ast.stmt, cell: str) -> Statement:
-    table = symtable.symtable(ast.unparse(node), "cell", "exec")
-    symbols = table.get_symbols()
     statement = Statement(node, cell)
-    statement.reads = {s.get_name() for s in symbols if s.is_referenced()}
-    statement.binds = {
-        s.get_name() for s in symbols if s.is_assigned() or s.is_imported()
-    }
-    for child in table.get_children():
-        now, later = _inner(child)
-        statement.reads |= now
-        statement.later |= later
+    statement.reads, statement.later, statement.binds = _scan(node)
     if not isinstance(node, ast.FunctionDef | ast.ClassDef):
         statement.reads |= statement.later  # a lambda may be called at once
     return statement
+
+
+def _scan(node: ast.stmt) -> tuple[set[str], set[str], set[str]]:
+    """The names that a statement reads from before it, reads later, and binds."""
+    if isinstance(node, ast.For):
+        return _scan_all([_assign(node.target, node.iter), *node.body], node.orelse)
+    if isinstance(node, ast.With):
+        opened = [_assign(i.optional_vars, i.context_expr) for i in node.items]
+        return _scan_all([*opened, *node.body])
+    if isinstance(node, ast.If | ast.While):
+        test = _assign(None, node.test)
+        return _scan_all([test, *node.body], [test, *node.orelse])
+    table = symtable.symtable(ast.unparse(node), "cell", "exec")
+    symbols = table.get_symbols()
+    reads = {s.get_name() for s in symbols if s.is_referenced()}
+    binds = {s.get_name() for s in symbols if s.is_assigned() or s.is_imported()}
+    later: set[str] = set()
+    for child in table.get_children():
+        child_now, child_later = _inner(child)
+        reads |= child_now
+        later |= child_later
+    return reads, later, binds
+
+
+def _scan_all(*branches: list[ast.stmt]) -> tuple[set[str], set[str], set[str]]:
+    """``_scan`` of branches of statements: what one of them binds first, it does not
+    read from before."""
+    all_reads, all_later, all_binds = set(), set(), set()
+    for branch in branches:
+        bound: set[str] = set()
+        for node in branch:
+            reads, later, binds = _scan(node)
+            all_reads |= reads - bound
+            all_later |= later
+            bound |= binds
+        all_binds |= bound
+    return all_reads, all_later, all_binds
+
+
+def _assign(target: ast.expr | None, value: ast.expr) -> ast.stmt:
+    """A statement that binds ``target``, if there is one, to ``value``."""
+    return ast.Assign([target], value, lineno=0) if target else ast.Expr(value)
 
 
 def _inner(table: symtable.SymbolTable) -> tuple[set[str], set[str]]:
