@@ -13,16 +13,14 @@ from torch.testing import assert_close
 from annotated_transformer.attention import scaled_dot_product_attention
 from annotated_transformer.complexity import (
     CausalConvolution,
-    best_time,
     connections,
     count_multiplications,
-    dependent_operations,
-    fitted_slope,
-    gradient_reach,
+    gradient_receptive_field,
     path_length,
-    peak_numbers,
-    reach,
+    peak_activations,
+    receptive_field,
     restricted_attention,
+    sequential_depth,
     table_1_multiplications,
 )
 
@@ -119,18 +117,16 @@ def test_programs_take_the_multiplications_of_table_1(
 
 
 @given(n=st.integers(2, 12))
-def test_dependent_operations_are_those_counted_by_hand(n: int) -> None:
+def test_sequential_depth_is_that_counted_by_hand(n: int) -> None:
     """Fails when moves are counted, and when branches are added up instead of the
     longest taken."""
     x, rnn = torch.randn(1, n, 3), nn.RNN(3, 3, bias=False, batch_first=True)
-    assert (
-        dependent_operations(lambda x: scaled_dot_product_attention(x, x, x)[0], x) == 4
-    )
-    assert dependent_operations(lambda x: rnn(x)[0], x) == 3 * n
-    assert dependent_operations(lambda x: x.mT.exp().sin() + x.exp().mT, x) == 3
+    assert sequential_depth(lambda x: scaled_dot_product_attention(x, x, x)[0], x) == 4
+    assert sequential_depth(lambda x: rnn(x)[0], x) == 3 * n
+    assert sequential_depth(lambda x: x.mT.exp().sin() + x.exp().mT, x) == 3
 
 
-def test_dependent_operations_go_deeper_than_pythons_stack() -> None:
+def test_sequential_depth_goes_deeper_than_pythons_stack() -> None:
     """Fails when the graph is walked by recursion."""
 
     def deep(x):
@@ -138,7 +134,7 @@ def test_dependent_operations_go_deeper_than_pythons_stack() -> None:
             x = x + 1
         return x
 
-    assert dependent_operations(deep, torch.randn(2)) == 3000
+    assert sequential_depth(deep, torch.randn(2)) == 3000
 
 
 def test_connections_point_to_the_inputs() -> None:
@@ -151,7 +147,7 @@ def test_connections_point_to_the_inputs() -> None:
 
 
 @given(n=st.integers(2, 12), depth=st.integers(1, 3), width=st.integers(2, 3))
-def test_reach_is_what_gradients_say(n: int, depth: int, width: int) -> None:
+def test_receptive_field_is_what_gradients_say(n: int, depth: int, width: int) -> None:
     """Fails when stages are multiplied in the wrong order, and when a layer looks where
     it should not."""
     layers = [
@@ -160,16 +156,16 @@ def test_reach_is_what_gradients_say(n: int, depth: int, width: int) -> None:
     paper = [
         connections(n, range(-(width - 1) * (1 + i), 1, 1 + i)) for i in range(depth)
     ]
-    assert gradient_reach(
+    assert gradient_receptive_field(
         nn.Sequential(*layers), torch.randn(1, n, 3, dtype=torch.float64)
-    ).equal(reach(paper))
+    ).equal(receptive_field(paper))
 
 
-def test_reach_keeps_the_order_of_the_stages() -> None:
+def test_receptive_field_keeps_the_order_of_the_stages() -> None:
     """Fails when the first stage is taken for the last."""
     first, second = connections(4, (-1,)), torch.zeros(4, 4, dtype=torch.bool)
     second[3, 2] = True
-    assert reach([first, second]).nonzero().tolist() == [[3, 1]]
+    assert receptive_field([first, second]).nonzero().tolist() == [[3, 1]]
 
 
 @given(n=st.integers(2, 40), k=st.integers(2, 4))
@@ -184,7 +180,7 @@ def test_path_length_is_the_formula(n: int, k: int) -> None:
     assert k ** (dilated - 1) < n <= k**dilated
 
 
-def test_path_length_says_where_a_stack_has_a_hole() -> None:
+def test_path_length_says_where_a_stack_has_a_gap() -> None:
     """Fails when a stack that never connects all is given a length, or searched without
     end."""
     with pytest.raises(
@@ -200,26 +196,12 @@ def test_peak_counts_what_is_alive_together() -> None:
     """Fails when freed results are counted, and when inputs or parameters are."""
     n, d = 16, 8
     assert (
-        peak_numbers(scaled_dot_product_attention, *torch.randn(3, n, d))
+        peak_activations(scaled_dot_product_attention, *torch.randn(3, n, d))
         == 2 * n**2 + n * d
     )
     assert (
-        peak_numbers(
+        peak_activations(
             nn.Sequential(*[nn.Linear(d, d, bias=False)] * 5), torch.randn(n, d)
         )
         == 2 * n * d
     )
-
-
-def test_slope_is_the_exponent() -> None:
-    """Fails when the logarithms are left out, and when the fit has no free factor."""
-    x = [32, 64, 128, 256]
-    assert math.isclose(fitted_slope(x, [3e-6 * n**2 for n in x]), 2)
-    assert math.isclose(fitted_slope(x, [5 / n for n in x]), -1)
-
-
-def test_time_is_of_runs_after_the_first() -> None:
-    """Fails when the first run counts among the repeats, or the best is not taken."""
-    runs = []
-    assert best_time(lambda x: runs.append(x), torch.zeros(1), repeats=4) >= 0
-    assert len(runs) == 5

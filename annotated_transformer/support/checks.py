@@ -337,3 +337,63 @@ def check_pairs(hypotheses: Sequence[Any], references: Sequence[Any]) -> None:
             f"{len(hypotheses)} hypotheses and {len(references)} references: "
             "expected as many, and at least one"
         )
+
+
+def check_odd_window(width: int, query: Tensor, key: Tensor, value: Tensor) -> None:
+    """Raise ValueError unless a window of ``width`` has a center in one sequence.
+
+    Restricted self-attention (section 4): ``width`` is odd and positive, and query, key
+    and value ``(..., n, size)`` agree in n.
+    """
+    if width < 1 or width % 2 == 0:
+        raise ValueError(
+            f"width is {width}, expected an odd number: the position itself and as "
+            "many on each side"
+        )
+    lengths = query.size(-2), key.size(-2), value.size(-2)
+    if len(set(lengths)) > 1:
+        raise ValueError(
+            f"query, key and value have lengths {lengths[0]}, {lengths[1]} and "
+            f"{lengths[2]}, expected one sequence: restricted attention is "
+            "self-attention"
+        )
+
+
+def check_vocabulary_size(tokens: int, expected: int) -> None:
+    """Raise ValueError where a vocabulary has another size than the model's."""
+    if tokens != expected:
+        raise ValueError(
+            f"the vocabulary has {tokens} tokens, the model {expected}: "
+            "use the vocabulary that the model was trained with"
+        )
+
+
+def check_same_vocabulary(digest: str, expected: str, folder: Any) -> None:
+    """Raise ValueError where a vocabulary's SHA-256 is not the one that was saved."""
+    if digest != expected:
+        raise ValueError(
+            f"the vocabulary in {folder} is not the one that its model was trained "
+            "with: copy both"
+        )
+
+
+def check_translator_facts(facts: dict[str, Any], fields: Any, folder: Any) -> None:
+    """Raise ValueError unless ``facts`` have the configuration of a model, with no
+    other names than ``fields``, and the checksum of its vocabulary."""
+    missing = {"model", "subwords_sha256"} - facts.keys()
+    unknown = set(facts.get("model", ())) - set(fields)
+    if missing or unknown or "vocabulary_size" not in facts["model"]:
+        raise ValueError(
+            f"{folder}/model.json describes no translator (missing "
+            f"{sorted(missing)}, unknown {sorted(unknown)}): make one with average"
+        )
+
+
+def check_weights(tensors: dict[str, Tensor]) -> None:
+    """Raise ValueError where a weight that is to be saved has no finite value."""
+    bad = [name for name, tensor in tensors.items() if not tensor.isfinite().all()]
+    if bad:
+        raise ValueError(
+            f"{bad[0]} has numbers that are not finite, or above 65,504 and too large "
+            "for half"
+        )
