@@ -1,5 +1,9 @@
-"""Checkpoints: safetensors with a JSON file that holds their SHA-256; appendix C tells
-why."""
+"""Checkpoints: safetensors beside JSON with a SHA-256; appendix C tells why.
+
+A checkpoint PATH is two files. ``PATH.safetensors`` holds the tensors. ``PATH.json``
+holds the facts and a digest of both, and is the commit marker: without it there is no
+checkpoint. Nothing that is read is ever executed.
+"""
 
 import hashlib
 import json
@@ -11,6 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from .files import write_atomically, write_together
+
+# One checkpoint
 
 
 def digest_of(content: bytes, facts: dict) -> str:
@@ -26,89 +32,84 @@ def save_tensors(
     facts: dict,
     beside: dict[str, bytes] | None = None,
 ) -> None:
-    """Write ``PATH.safetensors`` and, when that is whole, ``PATH.json`` with the facts
-    and the digest of both.
+    """Write ``PATH.safetensors`` and then its commit marker, ``PATH.json``.
 
-    The second file seals the first: without it there is no checkpoint. ``facts`` is what JSON can hold, ``beside`` the
-    other files that belong to it, by name. Raises OSError where one cannot be written, and leaves what was there.
+    ``facts`` is what JSON can hold; ``beside`` are other files that belong to the
+    checkpoint, by name, and are whole where it is. Raises OSError where one of the
+    files cannot be written, and then leaves what was there before.
     """
     path = Path(path)
-    facts = json.loads(json.dumps(facts))  # as it will be read
+    facts = json.loads(json.dumps(facts))  # as they will be read
     content = safetensors.torch.save(
         {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
     )
-    sealed = json.dumps(
-        {"sha256": digest_of(content, facts)} | facts, indent=1, ensure_ascii=False
-    )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    own = {
+    marker = {"sha256": digest_of(content, facts)} | facts
+    written = json.dumps(marker, indent=1, ensure_ascii=False)
+    files = (beside or {}) | {
         f"{path.name}.safetensors": content,
-        f"{path.name}.json": sealed.encode(errors="surrogatepass"),
+        f"{path.name}.json": written.encode(errors="surrogatepass"),
     }
-    write_together(
-        {
-            path.with_name(name): content
-            for name, content in ((beside or {}) | own).items()
-        }
-    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_together({path.with_name(name): content for name, content in files.items()})
 
 
 def load_tensors(path: Path | str) -> tuple[dict[str, Tensor], dict]:
     """The tensors and the facts that ``save_tensors`` wrote to ``path``.
 
-    Nothing in the files is executed.     Raises FileNotFoundError where one of the two
-    files is missing, ValueError where one is damaged.
+    Raises FileNotFoundError where one of the two files is missing, ValueError where one
+    of them is damaged.
     """
     path = Path(path)
-    files = [
-        path.with_name(f"{path.name}.{ending}") for ending in ("safetensors", "json")
-    ]
-    for file in files:
+    tensor_file = path.with_name(f"{path.name}.safetensors")
+    marker = path.with_name(f"{path.name}.json")
+    for file in (tensor_file, marker):
         if not file.is_file():
             raise FileNotFoundError(
-                f"{file} is not there: expected {files[0].name} and {files[1].name} side by side"
+                f"{file} is not there: expected {tensor_file.name} and {marker.name} "
+                "side by side"
             )
-    content = files[0].read_bytes()
+    content = tensor_file.read_bytes()
     way_out = "remove the two files, and take another checkpoint"
     try:
-        facts = json.loads(files[1].read_bytes())
+        facts = json.loads(marker.read_bytes())
         digest = facts.pop("sha256")
     except (ValueError, AttributeError, KeyError, TypeError) as error:
         raise ValueError(
-            f"{files[1]} is damaged: expected JSON with a sha256; {way_out}"
+            f"{marker} is damaged: expected JSON with a sha256; {way_out}"
         ) from error
     if digest_of(content, facts) != digest:
         raise ValueError(
-            f"{files[0]} or its .json is damaged: their SHA-256 is not {digest}; {way_out}"
+            f"{tensor_file} or its .json is damaged: their SHA-256 is not {digest}; "
+            f"{way_out}"
         )
     try:
         return safetensors.torch.load(content), facts
     except safetensors.SafetensorError as error:
         raise ValueError(
-            f"{files[0]} holds no safetensors ({error}); pickles are never loaded"
+            f"{tensor_file} holds no safetensors ({error}); pickles are never loaded"
         ) from error
 
 
-def find_checkpoints(folder: Path | str) -> list[Path]:
-    """The checkpoints of a run, without their endings, oldest first; half-written ones
-    are not among them."""
-    return sorted(path.with_suffix("") for path in Path(folder).glob("step-*.json"))
+# A model and its optimizer, under flat names
 
 
 def load_weights(
     model: nn.Module, tensors: dict[str, Tensor], name: Path | str
 ) -> None:
-    """Put ``tensors``, as read from ``name``, into ``model``; ValueError where they are
-    those of another model."""
+    """Put ``tensors``, as read from ``name``, into ``model``.
+
+    Raises ValueError, and changes nothing, where they are those of another model.
+    """
     own = {key: tuple(tensor.shape) for key, tensor in model.state_dict().items()}
     given = {key: tuple(tensor.shape) for key, tensor in tensors.items()}
-    if own != given:
-        key = min(
-            key for key in own.keys() | given.keys() if own.get(key) != given.get(key)
-        )
+    if different := [
+        k for k in own.keys() | given.keys() if own.get(k) != given.get(k)
+    ]:
+        key = min(different)
         raise ValueError(
-            f"{name} does not fit: {key} is {given.get(key, 'missing')} there, {own.get(key, 'missing')} in the model; "
-            "use the configuration and the vocabulary that the checkpoint was trained with"
+            f"{name} does not fit: {key} is {given.get(key, 'missing')} there, "
+            f"{own.get(key, 'missing')} in the model; use the configuration and the "
+            "vocabulary that the checkpoint was trained with"
         )
     model.load_state_dict(tensors)
 
@@ -116,14 +117,25 @@ def load_weights(
 def training_tensors(
     model: nn.Module, optimizer: torch.optim.Optimizer
 ) -> dict[str, Tensor]:
-    """The weights as ``model.NAME``, and what the optimizer keeps of each parameter as
-    ``optimizer.NUMBER.NAME``."""
+    """All tensors of a training run.
+
+    The weights are ``model.NAME``; what the optimizer keeps of each parameter is
+    ``optimizer.NUMBER.NAME``.
+    """
     tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     for number, state in optimizer.state_dict()["state"].items():
-        tensors |= {
-            f"optimizer.{number}.{name}": tensor for name, tensor in state.items()
-        }
+        for name, tensor in state.items():
+            tensors[f"optimizer.{number}.{name}"] = tensor
     return tensors
+
+
+def weights_of(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The weights among the ``training_tensors``, under their own names."""
+    return {
+        key.removeprefix("model."): tensor
+        for key, tensor in tensors.items()
+        if key.startswith("model.")
+    }
 
 
 def restore_tensors(
@@ -132,67 +144,79 @@ def restore_tensors(
     tensors: dict[str, Tensor],
     name: Path | str,
 ) -> None:
-    """Put back what ``training_tensors`` took; ValueError where ``tensors``, read from
-    ``name``, do not fit."""
-    weights = {
-        key.removeprefix("model."): tensor
-        for key, tensor in tensors.items()
-        if key.startswith("model.")
-    }
-    load_weights(model, weights, name)
+    """Put back what ``training_tensors`` took, as read from ``name``.
+
+    Raises ValueError, and changes nothing, where the weights are those of another model
+    or the state of the optimizer is missing.
+    """
     state: dict[int, dict[str, Tensor]] = {}
     for key, tensor in tensors.items():
         if key.startswith("optimizer."):
             _, number, part = key.split(".")
             state.setdefault(int(number), {})[part] = tensor
-    optimizer.load_state_dict(
-        {"state": state, "param_groups": optimizer.state_dict()["param_groups"]}
-    )
+    if not state:
+        raise ValueError(
+            f"{name} holds no state of the optimizer, expected tensors named "
+            "optimizer.NUMBER.NAME: go on from a checkpoint of a run, or call "
+            "load_weights and begin at step 1"
+        )
+    load_weights(model, weights_of(tensors), name)
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+# The folder of a run
+
+
+def find_checkpoints(folder: Path | str) -> list[Path]:
+    """The checkpoints of a run, without their endings, oldest first.
+
+    Half-written ones, which have no commit marker, are not among them.
+    """
+    return sorted(path.with_suffix("") for path in Path(folder).glob("step-*.json"))
 
 
 def read_log(folder: Path) -> list[dict]:
-    """The lines of a run's ``log.jsonl``, without those that a killed writer cut short;
-    none where there is no log."""
+    """The entries of a run's ``log.jsonl``; none where there is no log.
+
+    A line that a killed writer cut short is left out.
+    """
     log, entries = folder / "log.jsonl", []
-    for line in (
-        log.read_text(encoding="utf-8", errors="replace").splitlines()
-        if log.exists()
-        else ()
-    ):
+    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    for line in text.splitlines():
         with suppress(ValueError):
-            entries.append(json.loads(line))
-    return [
-        entry
-        for entry in entries
-        if isinstance(entry, dict) and isinstance(entry.get("step"), int)
-    ]
+            entry = json.loads(line)
+            if isinstance(entry, dict) and isinstance(entry.get("step"), int):
+                entries.append(entry)
+    return entries
 
 
 def tidy_folder(folder: Path, step: int) -> None:
-    """Make ``folder`` that of a run at ``step``: no log of later steps, no broken line,
-    no checkpoint without seal.
+    """Make ``folder`` that of a run at ``step``.
 
-    Raises ValueError, and touches nothing, where it holds the checkpoint of a later
-    step.
+    Removes half-written files and half-written checkpoints, lines of the log that are
+    broken, and those of later steps. Raises ValueError, and touches nothing, where the
+    folder holds the checkpoint of a later step.
     """
-    if (later := find_checkpoints(folder)[-1:]) and int(
-        later[0].name.removeprefix("step-")
-    ) > step:
+    newest = find_checkpoints(folder)[-1:]
+    if newest and int(newest[0].name.removeprefix("step-")) > step:
         raise ValueError(
-            f"{later[0]} is of a later step than {step}: call resume first, or name another folder"
+            f"{newest[0]} is of a later step than {step}: call resume first, or name "
+            "another folder"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    for path in [*folder.glob("step-*.safetensors"), *folder.glob("*.partial")]:
-        if path.suffix == ".partial" or not path.with_suffix(".json").exists():
+    for path in folder.glob("*.partial"):
+        path.unlink()
+    for path in folder.glob("step-*.safetensors"):
+        if not path.with_suffix(".json").exists():
             path.unlink()
-    kept = [
-        f"{json.dumps(entry)}\n" for entry in read_log(folder) if entry["step"] <= step
-    ]
-    write_atomically(folder / "log.jsonl", "".join(kept).encode())
+    kept = [entry for entry in read_log(folder) if entry["step"] <= step]
+    lines = "".join(f"{json.dumps(entry)}\n" for entry in kept)
+    write_atomically(folder / "log.jsonl", lines.encode())
 
 
 def remove_old(folder: Path, keep: int) -> None:
-    """Remove all but the newest ``keep`` checkpoints of a run."""
+    """Remove all but the newest ``keep`` checkpoints of a run, commit marker first."""
     for path in find_checkpoints(folder)[:-keep]:
-        path.with_suffix(".json").unlink()  # the seal first
+        path.with_suffix(".json").unlink()
         path.with_suffix(".safetensors").unlink()

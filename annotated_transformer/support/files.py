@@ -8,29 +8,35 @@ from pathlib import Path
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Within the block an OSError names the file ``path``."""
+    """Within the block, an OSError names the file ``path``."""
     try:
         yield
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
-def write_together(contents: dict[Path, bytes]) -> None:
-    """Write each of ``contents`` to its path: all or, where one cannot be written
-    (OSError), none.
+def write_synced(path: Path, content: bytes) -> None:
+    """Write ``content`` to ``path`` and wait until the disk has it (``fsync``)."""
+    path.write_bytes(content)
+    with path.open("r+b") as file:
+        os.fsync(file.fileno())
 
-    The last file seals the others: it goes before the first of them changes, and comes when they are whole.
+
+def write_together(contents: dict[Path, bytes]) -> None:
+    """Write each of ``contents`` to its path: all, or none where one cannot be written.
+
+    The last file is the commit marker: where it is, the others are whole. So it is
+    removed before the first of them changes, and comes back when the last has changed.
+    Raises OSError, which names the file, and then leaves what was there before.
     """
     partials = {path: path.with_name(f"{path.name}.partial") for path in contents}
     try:
         for path, content in contents.items():
             with naming(path):
-                partials[path].write_bytes(content)
-                with partials[path].open("r+b") as file:
-                    os.fsync(file.fileno())
-        *others, seal = contents
+                write_synced(partials[path], content)
+        *others, marker = contents
         if others:
-            seal.unlink(missing_ok=True)
+            marker.unlink(missing_ok=True)
         for path, partial in partials.items():
             partial.replace(path)
     finally:
@@ -39,8 +45,10 @@ def write_together(contents: dict[Path, bytes]) -> None:
 
 
 def write_atomically(path: Path | str, content: bytes) -> None:
-    """Write ``content`` to ``path``, whole or not at all (OSError); a pipe or a device
-    gets it as it is."""
+    """Write ``content`` to ``path``, whole or not at all (OSError).
+
+    A pipe or a device, which has no old content to keep, gets it as it is.
+    """
     path = Path(path)
     if path.exists() and not path.is_file():
         path.write_bytes(content)

@@ -1,4 +1,4 @@
-"""A training run that survives an interruption, in one process or in several; appendix
+"""A training run that survives an interruption, on one worker or on several; appendix
 C tells how."""
 
 import ctypes
@@ -11,6 +11,8 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 
 import torch
@@ -24,13 +26,7 @@ from tqdm.auto import tqdm
 
 from ..data import Batch
 from ..optimization import transformer_optimizer
-from ..training import (
-    TrainingConfig,
-    perplexity,
-    step_batches,
-    sum_over_workers,
-    update,
-)
+from ..training import StepReport, TrainingConfig, perplexity, sum_over_workers, update
 from .checkpoints import (
     find_checkpoints,
     load_tensors,
@@ -40,18 +36,45 @@ from .checkpoints import (
     tidy_folder,
     training_tensors,
 )
+from .checks import check_enough_batches
 from .files import naming
+
+# What a step depends on
 
 
 def seed_step(seed: int, step: int, rank: int) -> None:
-    """Seed PyTorch for one step of one worker: what is dropped depends on these three
-    numbers and on nothing before."""
+    """Seed PyTorch for one step of one worker.
+
+    What dropout draws depends on these three numbers and on nothing before.
+    """
     torch.manual_seed(random.Random(f"{seed} {step} {rank}").getrandbits(63))
 
 
+def step_batches(
+    batches: Iterable[Batch], steps: int, accumulate: int = 1, done: int = 0
+) -> Iterator[list[Batch]]:
+    """The batches of step ``done + 1``, of the next, and so on to ``steps``.
+
+    Each step takes ``accumulate`` of them, and ``batches`` begin with those of step 1.
+    Raises ValueError where they end too early.
+    """
+    batches = islice(batches, done * accumulate, None)
+    for step in range(done, steps):
+        group = list(islice(batches, accumulate))
+        if len(group) < accumulate:
+            check_enough_batches(step, steps)
+        yield group
+
+
+# A run in its folder
+
+
 class SavedRun:
-    """A model and its optimizer in training, with a log and checkpoints in ``folder``;
-    ``facts`` go into each."""
+    """A model and its optimizer in training, with a log and checkpoints in ``folder``.
+
+    ``facts``, what JSON can hold, go into each checkpoint. Within ``workers`` this is
+    the run of one of them; the first one, rank 0, writes.
+    """
 
     def __init__(
         self,
@@ -78,54 +101,86 @@ class SavedRun:
     def save(self) -> None:
         """Write a checkpoint of this step, and remove those that are too old.
 
-        Raises OSError where it cannot.
+        Raises OSError where it cannot be written.
         """
-        progress = {"step": self.step, "tokens": self.tokens}
-        progress |= {
+        progress = {
+            "training": asdict(self.config),
+            "workers": self.workers,
+            "step": self.step,
+            "tokens": self.tokens,
             "seconds": round(self.seconds, 1),
             "cpu_seconds": round(self.cpu_seconds, 1),
         }
+        path = self.folder / f"step-{self.step:08}"
         tensors = training_tensors(self.model, self.optimizer)
-        save_tensors(
-            self.folder / f"step-{self.step:08}", tensors, self.facts | progress
-        )
+        save_tensors(path, tensors, self.facts | progress)
         remove_old(self.folder, self.config.keep)
 
     def resume(self) -> None:
-        """Go back to the newest checkpoint; where there is none, stay.
+        """Go back to the newest checkpoint; where there is none, stay at step 0.
 
-        Raises what reading it raises.
+        Raises ValueError where this run would read other batches or draw other dropout
+        masks than the run of the checkpoint, and what reading it raises.
         """
-        if checkpoints := find_checkpoints(self.folder):
-            tensors, facts = load_tensors(checkpoints[-1])
-            restore_tensors(self.model, self.optimizer, tensors, checkpoints[-1])
-            self.step, self.tokens = facts["step"], facts["tokens"]
-            self.seconds, self.cpu_seconds = facts["seconds"], facts["cpu_seconds"]
+        if not (checkpoints := find_checkpoints(self.folder)):
+            return
+        tensors, facts = load_tensors(checkpoints[-1])
+        self.check_same_run(facts, checkpoints[-1])
+        restore_tensors(self.model, self.optimizer, tensors, checkpoints[-1])
+        self.step, self.tokens = facts["step"], facts["tokens"]
+        self.seconds, self.cpu_seconds = facts["seconds"], facts["cpu_seconds"]
 
-    def record(self, loss: float, validation: Sequence[Batch], last: bool) -> None:
-        """Write what is due after a step: a line of the log, and a checkpoint with its
-        held-out perplexity."""
+    def check_same_run(self, facts: dict, name: Path) -> None:
+        """Raise ValueError unless the checkpoint ``name`` is of a run like this one.
+
+        What decides which batches and which dropout masks come next must be equal.
+        """
+        old = facts.get("training", {}) | {"workers": facts.get("workers")}
+        own = asdict(self.config) | {"workers": self.workers}
+        for key in ("seed", "accumulate", "max_tokens", "workers"):
+            if old.get(key) is not None and old[key] != own[key]:
+                raise ValueError(
+                    f"{key} is {own[key]} in this run, expected {old[key]} as in "
+                    f"{name}: go on with the same, or begin anew in another folder"
+                )
+
+    def record(
+        self, report: StepReport, validation: Sequence[Batch], last: bool
+    ) -> None:
+        """Write what is due after a step.
+
+        That is a line of the log, or a checkpoint with its held-out perplexity.
+        """
         if self.step % self.config.log_every == 0:
-            self.log(loss=loss, tokens=self.tokens, seconds=round(self.seconds, 1))
+            self.log(
+                loss=report.loss,
+                gradient_norm=report.gradient_norm,
+                tokens=self.tokens,
+                seconds=round(self.seconds, 1),
+            )
         if last or self.step % self.config.save_every == 0:
             self.log(validation_perplexity=perplexity(self.model, validation))
             self.save()
 
 
+# The loop
+
+
 @contextmanager
 def interruptible() -> Iterator[list[int]]:
-    """Within the block, Ctrl-C and a request to end (SIGINT, SIGTERM) land in the list
-    yielded and stop nothing.
+    """Within the block, SIGINT (Ctrl-C) and SIGTERM stop nothing: they land in a list.
 
-    Signals reach the main thread alone: in another thread the list stays empty.
+    Yields that list. Python hands signals to its main thread alone: in another thread
+    the list stays empty.
     """
     received: list[int] = []
     in_main_thread = threading.current_thread() is threading.main_thread()
     signals = (signal.SIGINT, signal.SIGTERM) if in_main_thread else ()
-    before = [
-        signal.signal(number, lambda number, frame: received.append(number))
-        for number in signals
-    ]
+
+    def note(number: int, frame: object) -> None:
+        received.append(number)
+
+    before = [signal.signal(number, note) for number in signals]
     try:
         yield received
     finally:
@@ -134,27 +189,26 @@ def interruptible() -> Iterator[list[int]]:
 
 
 def guarded_update(
-    model: nn.Module, optimizer: torch.optim.Optimizer, batches: Sequence[Batch], step: int, config: TrainingConfig,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batches: Sequence[Batch],
+    step: int,
+    config: TrainingConfig,
     path: Path,
-) -> float:  # fmt: skip
-    """``update``; where the loss is no number, batches and weights are saved as
-    ``path``, and the error says so.
+) -> StepReport:
+    """``update``, which leaves what a non-finite loss needs to be looked at.
 
-    Field ``name`` of batch ``i`` is saved as ``i.name``, weight ``name`` as
-    ``model.name``.
+    The batches are saved as ``path``, field ``name`` of batch ``i`` as ``i.name``, with
+    the weights that met them, ``name`` as ``model.name``. Then FloatingPointError.
     """
     try:
         return update(model, optimizer, batches, step, config)
     except FloatingPointError as error:
-        tensors = {
-            f"model.{name}": tensor
-            for name, tensor in getattr(model, "module", model).state_dict().items()
-        }
-        tensors |= {
-            f"{i}.{name}": tensor
-            for i, batch in enumerate(batches)
-            for name, tensor in vars(batch).items()
-        }
+        weights = getattr(model, "module", model).state_dict()
+        tensors = {f"model.{name}": tensor for name, tensor in weights.items()}
+        for i, batch in enumerate(batches):
+            for name, tensor in vars(batch).items():
+                tensors[f"{i}.{name}"] = tensor
         save_tensors(path, tensors, {"step": step, "error": str(error)})
         raise FloatingPointError(
             f"{error}; the batch was saved as {path}.safetensors"
@@ -162,27 +216,25 @@ def guarded_update(
 
 
 class Trainer(SavedRun):
-    """A run that can be interrupted at any moment, in one process or as one of several
-    workers (section 5.2)."""
+    """A run that can be interrupted at any moment, alone or as one of several workers.
 
-    def train_step(self, model: nn.Module, batches: list[Batch]) -> float:
-        """One step on ``batches``; ``model`` is the run's own, or wrapped for several
-        workers.
+    Section 5.2. All workers have the model and the optimizer whole; each reads its own
+    shard of the batches.
+    """
 
-        Returns the loss.
+    def train_step(self, model: nn.Module, batches: list[Batch]) -> StepReport:
+        """One step on ``batches``.
+
+        ``model`` is the run's own, or the same wrapped for several workers.
         """
         self.model.train()
         seed_step(self.config.seed, self.step, self.rank)
         path = self.folder / f"bad-batch-{self.rank}"
-        loss = guarded_update(
-            model, self.optimizer, batches, self.step + 1, self.config, path
-        )
-        self.step += 1
-        tokens = torch.tensor(
-            sum(batch.tokens for batch in batches), device=self.device
-        )
-        self.tokens += int(sum_over_workers(tokens))
-        return loss
+        step = self.step + 1
+        report = guarded_update(model, self.optimizer, batches, step, self.config, path)
+        self.step = step
+        self.tokens += report.tokens
+        return report
 
     def run(
         self,
@@ -190,7 +242,7 @@ class Trainer(SavedRun):
         validation: Sequence[Batch],
         minutes: float = math.inf,
     ) -> bool:
-        """Train until ``config.steps`` are done (True), or a signal comes or
+        """Train until ``config.steps`` are done (True), or until a signal comes or
         ``minutes`` of training are over (False).
 
         ``batches`` begin with those of step 1, whatever step the run has come to. Every
@@ -200,86 +252,93 @@ class Trainer(SavedRun):
         """
         if self.rank == 0:
             tidy_folder(self.folder, self.step)
-        model = DistributedDataParallel(self.model) if self.workers > 1 else self.model
-        steps = step_batches(
-            batches, self.config.steps, self.config.accumulate, self.step
-        )
-        before, clocks = (
-            (self.seconds, self.cpu_seconds),
-            (time.perf_counter(), time.process_time()),
-        )
-        # None: no bar where nobody watches a terminal
-        bar = {
-            "total": self.config.steps,
-            "initial": self.step,
-            "unit": "step",
-            "disable": self.rank > 0 or None,
-        }
-        with (
-            tqdm(steps, mininterval=1.0, **bar) as progress,
-            interruptible() as received,
-        ):
-            for group in progress:
-                loss = self.train_step(model, group)
-                progress.set_postfix(loss=f"{loss:.3f}", refresh=False)
-                self.seconds = before[0] + time.perf_counter() - clocks[0]
-                asked, spent = (
-                    bool(received) or self.seconds >= 60 * minutes,
-                    time.process_time() - clocks[1],
-                )
-                stop, spent = sum_over_workers(
-                    torch.tensor([asked, spent], device=self.device)
-                ).tolist()
-                self.cpu_seconds = before[1] + spent
+        model = self.model
+        if self.workers > 1:  # the only buffers are constant: nothing to send for them
+            model = DistributedDataParallel(model, broadcast_buffers=False)
+        config = self.config
+        groups = step_batches(batches, config.steps, config.accumulate, self.step)
+        wall = time.perf_counter() - self.seconds
+        cpu_before, cpu = self.cpu_seconds, time.process_time()
+        with self.progress(groups) as bar, interruptible() as received:
+            for group in bar:
+                report = self.train_step(model, group)
+                bar.set_postfix(loss=f"{report.loss:.3f}", refresh=False)
+                self.seconds = time.perf_counter() - wall
+                stop = bool(received) or self.seconds >= 60 * minutes
+                stop, spent = self.agree(stop, time.process_time() - cpu)
+                self.cpu_seconds = cpu_before + spent
                 if self.rank == 0:
-                    self.record(
-                        loss, validation, last=stop or self.step == self.config.steps
-                    )
+                    self.record(report, validation, stop or self.step == config.steps)
                 if stop:
                     break
-        return self.step >= self.config.steps
+        return self.step >= config.steps
+
+    def progress(self, groups: Iterable[list[Batch]]) -> tqdm:
+        """A bar over the steps that are left, where somebody watches a terminal."""
+        return tqdm(
+            groups,
+            total=self.config.steps,
+            initial=self.step,
+            unit="step",
+            mininterval=1.0,
+            disable=self.rank > 0 or None,  # None: no bar where there is no terminal
+        )
+
+    def agree(self, stop: bool, cpu_seconds: float) -> tuple[bool, float]:
+        """Whether any worker wants to stop, and the CPU seconds of all together.
+
+        All workers have to stop at the same step: one would wait for the others forever.
+        """
+        own = torch.tensor([stop, cpu_seconds], device=self.device)
+        asked, spent = sum_over_workers(own).tolist()
+        return asked > 0, spent
+
+
+# The machine
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """The device called ``name``: "cpu", "cuda", "mps", or "auto" for the best there
-    is.
+    """The device called "cpu", "cuda" or "mps"; "auto" is the best that is there.
 
-    ValueError where it is not.
+    Each worker on a machine takes the GPU of its own number. Raises ValueError for a
+    device that is not there.
     """
-    found = {
+    available = {
         "cuda": torch.cuda.is_available(),
         "mps": torch.backends.mps.is_available(),
         "cpu": True,
     }
+    found = [device for device, is_there in available.items() if is_there]
     if name == "auto":
-        name = next(device for device, there in found.items() if there)
-    if not found.get(name):
-        there = ", ".join(device for device, there in found.items() if there)
+        name = found[0]
+    if name not in found:
         raise ValueError(
-            f"device {name!r} is not available here: expected one of auto, {there}"
+            f"device {name!r} is not available here: expected one of auto, "
+            f"{', '.join(found)}"
         )
-    return (
-        torch.device(name, int(os.environ.get("LOCAL_RANK", 0)))
-        if name == "cuda"
-        else torch.device(name)
-    )
+    if name == "cuda":
+        return torch.device(name, int(os.environ.get("LOCAL_RANK", 0)))
+    return torch.device(name)
 
 
 def keep_memory() -> None:
-    """Have this process keep the memory that it frees, for its next step; without
-    effect where there is no glibc."""
+    """Have this process keep the memory that it frees, for its next step.
+
+    Without effect where the C library is not glibc.
+    """
+    m_trim_threshold, m_mmap_max = -1, -4  # the numbers of malloc.h
     with suppress(AttributeError, TypeError):  # other systems have no mallopt
         mallopt = ctypes.CDLL(None).mallopt
-        mallopt(
-            -4, 0
-        )  # M_MMAP_MAX: no tensor in pages of its own, which would go back with it
-        mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD: nor does the end of the heap go back
+        mallopt(m_mmap_max, 0)  # no block in pages of its own, which go back with it
+        mallopt(m_trim_threshold, 2**31 - 1)  # nor does the end of the heap go back
 
 
 @contextmanager
 def workers(device: torch.device) -> Iterator[tuple[int, int]]:
-    """Join the other processes where ``torchrun`` started this one; yields its rank and
-    their number, else (0, 1)."""
+    """Join the other processes where ``torchrun`` started this one.
+
+    Yields its rank and the world size; outside of ``torchrun`` that is (0, 1).
+    """
     if "WORLD_SIZE" not in os.environ:
         yield 0, 1
         return
@@ -288,5 +347,5 @@ def workers(device: torch.device) -> Iterator[tuple[int, int]]:
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
         yield dist.get_rank(), dist.get_world_size()
-    finally:
-        dist.destroy_process_group()  # with its threads, which could abort a process that is about to leave
+    finally:  # with its threads, which could abort a process that is about to leave
+        dist.destroy_process_group()

@@ -80,6 +80,30 @@ EXERCISES = [
                     losses.append(loss_sum.item())
                 return losses
             """,
+            "Adam with PyTorch's own betas": """
+                optimizer, losses = torch.optim.Adam(model.parameters()), []
+                for step in range(1, steps + 1):
+                    rate = transformer_learning_rate(step, model.d_model, 20, 0.1)
+                    optimizer.param_groups[0]["lr"] = rate
+                    loss_sum, tokens = batch_loss(model, batch, smoothing=0.0)
+                    optimizer.zero_grad()
+                    (loss_sum / tokens).backward()
+                    optimizer.step()
+                    losses.append((loss_sum / tokens).item())
+                return losses
+            """,
+            "forgets that the width sets the rate": """
+                optimizer, losses = transformer_optimizer(model), []
+                for step in range(1, steps + 1):
+                    rate = transformer_learning_rate(step, 512, 20, 0.1)
+                    optimizer.param_groups[0]["lr"] = rate
+                    loss_sum, tokens = batch_loss(model, batch, smoothing=0.0)
+                    optimizer.zero_grad()
+                    (loss_sum / tokens).backward()
+                    optimizer.step()
+                    losses.append((loss_sum / tokens).item())
+                return losses
+            """,
             "calls the package's own loop": """
                 from itertools import repeat
                 return train(model, repeat(batch), steps, 20, 0.1, smoothing=0.0)
@@ -163,6 +187,21 @@ EXERCISES = [
                     loss_sum, _ = batch_loss(model, part, smoothing=0.1)
                     (loss_sum / tokens).backward()
             """,
+            "divides by the tokens of the source": """
+                model.zero_grad()
+                tokens = sum(int((part.source != 0).sum()) for part in parts)
+                for part in parts:
+                    loss_sum, _ = batch_loss(model, part, smoothing=0.1)
+                    (loss_sum / tokens).backward()
+            """,
+            "divides by the tokens that were read so far": """
+                model.zero_grad()
+                tokens = 0
+                for part in parts:
+                    tokens += part.tokens
+                    loss_sum, _ = batch_loss(model, part, smoothing=0.1)
+                    (loss_sum / tokens).backward()
+            """,
             "keeps the gradients of the call before": """
                 tokens = sum(part.tokens for part in parts)
                 for part in parts:
@@ -237,6 +276,30 @@ EXERCISES = [
                 for w in weights:
                     w.grad *= min(1.0, threshold / (norm + 1e-12))
                 return min(norm, threshold)
+            """,
+            "by the largest number": """
+                weights = [w for w in parameters if w.grad is not None]
+                norm = max(w.grad.abs().max().item() for w in weights)
+                if norm > threshold:
+                    for w in weights:
+                        w.grad *= threshold / norm
+                return norm
+            """,
+            "forgets the root": """
+                weights = [w for w in parameters if w.grad is not None]
+                norm = sum((w.grad**2).sum().item() for w in weights)
+                if norm > threshold:
+                    for w in weights:
+                        w.grad *= threshold / norm
+                return norm
+            """,
+            "returns a tensor": """
+                weights = [w for w in parameters if w.grad is not None]
+                norm = torch.stack([w.grad.norm() for w in weights]).norm()
+                if norm > threshold:
+                    for w in weights:
+                        w.grad *= threshold / norm
+                return norm
             """,
             "adds the norms": """
                 weights = [w for w in parameters if w.grad is not None]
