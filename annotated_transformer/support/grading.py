@@ -56,18 +56,23 @@ def without(*names: str) -> Iterator[None]:
     notebook and the package no longer find it under any name that they imported.
     A name that does not exist raises ``AttributeError``.
     """
+    plain = {name for name in names if "." not in name}
+    found = [name for name in names if "." in name]
+    for name in plain:
+        spellings = [f"{m.__name__}.{name}" for m in (torch, F) if hasattr(m, name)]
+        if not spellings and not hasattr(Tensor, name):
+            raise AttributeError(f"PyTorch has no function {name}")
+        found += spellings
     with ExitStack() as stack:
-        for name in names:
+        for name in found:
             owner, _, attribute = name.rpartition(".")
-            if owner:
-                original = getattr(pkgutil.resolve_name(owner), attribute)
-                raising = mock.Mock(side_effect=_not_allowed(name))
-                stack.enter_context(mock.patch(name, raising))
-                for space, alias in _aliases(original):
-                    stack.enter_context(mock.patch.dict(space, {alias: raising}))
-            elif not any(hasattr(space, name) for space in (torch, Tensor, F)):
-                raise AttributeError(f"PyTorch has no function {name}")
-        stack.enter_context(_Blocked({name for name in names if "." not in name}))
+            original = getattr(pkgutil.resolve_name(owner), attribute)
+            raising = mock.Mock(side_effect=_not_allowed(name))
+            stack.enter_context(mock.patch(name, raising))
+            for space, alias in _aliases(original):
+                stack.callback(space.__setitem__, alias, original)
+                space[alias] = raising  # patch.dict would undo new names as well
+        stack.enter_context(_Blocked(plain))  # methods and operators
         yield
 
 
@@ -86,8 +91,7 @@ def _aliases(value: Any) -> list[tuple[dict[str, Any], str]]:
 def unchanged(*inputs: Any) -> Iterator[None]:
     """Raise ``AssertionError`` if the block changes one of the inputs in place.
 
-    Inputs are tensors, or lists, dictionaries and other plain values without tensors.
-    For a model, hand over ``*model.parameters()``.
+    Inputs are tensors, or plain values without tensors; of a model, its parameters.
     """
     before = [
         x.detach().clone() if isinstance(x, Tensor) else copy.deepcopy(x)

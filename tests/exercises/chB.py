@@ -25,6 +25,41 @@ EXERCISES = [
                     raise ValueError("no")
                 return tuple(max(x, y) for x, y in zip(a, b))
             """,
+            "asks torch": """
+                try:
+                    return tuple(torch.broadcast_shapes(a, b))
+                except RuntimeError:
+                    raise ValueError("no") from None
+            """,
+            "asks torch for a sum of empty tensors": """
+                try:
+                    return tuple((torch.empty(a) + torch.empty(b)).shape)
+                except RuntimeError:
+                    raise ValueError("no") from None
+            """,
+            "takes any multiple for a fit": """
+                size = max(len(a), len(b))
+                a, b = (1,) * (size - len(a)) + a, (1,) * (size - len(b)) + b
+                for x, y in zip(a, b):
+                    if min(x, y) == 0 and 1 not in (x, y) and x != y:
+                        raise ValueError("no")
+                    if x and y and max(x, y) % min(x, y):
+                        raise ValueError("no")
+                return tuple(y if x == 1 else x for x, y in zip(a, b))
+            """,
+            "fills up only the first shape": """
+                a = (1,) * (len(b) - len(a)) + a
+                if any(x != y and 1 not in (x, y) for x, y in zip(a, b)):
+                    raise ValueError("no")
+                return tuple(y if x == 1 else x for x, y in zip(a, b))
+            """,
+            "returns the first shape where lengths of 1 are in the second only": """
+                size = max(len(a), len(b))
+                a, b = (1,) * (size - len(a)) + a, (1,) * (size - len(b)) + b
+                if any(x != y and y != 1 for x, y in zip(a, b)):
+                    raise ValueError("no")
+                return a
+            """,
             "drops the axes that only one shape has": """
                 pairs = list(zip(a[::-1], b[::-1]))
                 if any(x != y and 1 not in (x, y) for x, y in pairs):
@@ -60,6 +95,30 @@ EXERCISES = [
                 kept = states * mask[..., None]
                 return kept.sum(dim=1) / mask.sum(dim=1, keepdim=True)
             """,
+            "turns every NaN into zero": """
+                kept = states.nan_to_num() * mask[..., None]
+                return kept.sum(dim=1) / mask.sum(dim=1, keepdim=True)
+            """,
+            "puts NaN on the padding and skips it": """
+                return states.masked_fill(~mask[..., None], math.nan).nanmean(dim=1)
+            """,
+            "takes as many tokens as there are words, from the front": """
+                lengths = mask.sum(dim=1).tolist()
+                rows = zip(states, lengths, strict=True)
+                return torch.stack([s[:n].mean(dim=0) for s, n in rows])
+            """,
+            "clears the padding in place": """
+                states[~mask] = 0
+                return states.sum(dim=1) / mask.sum(dim=1, keepdim=True)
+            """,
+            "divides by the words of the batch": """
+                total = states.masked_fill(~mask[..., None], 0).sum(dim=1)
+                return total / mask.sum() * len(mask)
+            """,
+            "divides by the words of the first sentence": """
+                total = states.masked_fill(~mask[..., None], 0).sum(dim=1)
+                return total / mask[0].sum()
+            """,
             "one mean for the whole batch": """
                 return states[mask].mean(dim=0).expand(len(states), -1)
             """,
@@ -73,6 +132,71 @@ EXERCISES = [
                 weights = mask / mask.sum(dim=1, keepdim=True)
                 clean = torch.where(mask[..., None], states, 0)
                 return (weights[:, None] @ clean).squeeze(1)
+            """,
+        },
+    ),
+    Exercise(
+        cell="B-0fe61b93",
+        wrong={
+            "takes the logarithm of a softmax by hand": """
+                e = (scores - scores.amax(dim=dim, keepdim=True)).exp()
+                return (e / e.sum(dim=dim, keepdim=True)).log()
+            """,
+            "does not pull out the largest entry": """
+                return scores - scores.exp().sum(dim=dim, keepdim=True).log()
+            """,
+            "pulls out the largest entry of the whole tensor": """
+                shifted = scores - scores.max()
+                return shifted - shifted.exp().sum(dim=dim, keepdim=True).log()
+            """,
+            "always takes the last axis": """
+                shifted = scores - scores.amax(dim=-1, keepdim=True)
+                return shifted - shifted.exp().sum(dim=-1, keepdim=True).log()
+            """,
+            "asks torch for the softmax": """
+                return scores.log_softmax(dim)
+            """,
+            "asks torch for the log-sum-exp": """
+                return scores - torch.logsumexp(scores, dim, keepdim=True)
+            """,
+            "subtracts the mean in place of the largest entry": """
+                shifted = scores - scores.mean(dim=dim, keepdim=True)
+                return shifted - shifted.exp().sum(dim=dim, keepdim=True).log()
+            """,
+            "forgets keepdim": """
+                shifted = scores - scores.amax(dim=dim, keepdim=True)
+                return shifted - shifted.exp().sum(dim=dim).log()
+            """,
+            "shifts in place": """
+                scores -= scores.amax(dim=dim, keepdim=True)
+                return scores - scores.exp().sum(dim=dim, keepdim=True).log()
+            """,
+            "clamps what would overflow": """
+                scores = scores.clamp(-700, 700)
+                return scores - scores.exp().sum(dim=dim, keepdim=True).log()
+            """,
+            "forgets the logarithm": """
+                shifted = scores - scores.amax(dim=dim, keepdim=True)
+                return shifted - shifted.exp().sum(dim=dim, keepdim=True)
+            """,
+        },
+        right={
+            "the log-sum-exp first, and moved axes": """
+                s = scores.movedim(dim, -1)
+                a = s.max(dim=-1, keepdim=True).values
+                lse = a + torch.log(torch.exp(s - a).sum(-1, keepdim=True))
+                return (s - lse).movedim(-1, dim)
+            """,
+            "one entry at a time": """
+                lse = None
+                for row in scores.unbind(dim):
+                    if lse is None:
+                        lse = row
+                    else:
+                        top = torch.maximum(lse, row)
+                        both = (lse - top).exp() + (row - top).exp()
+                        lse = torch.where(top.isinf(), top, top + both.log())
+                return scores - lse.unsqueeze(dim)
             """,
         },
     ),

@@ -1,6 +1,7 @@
 """What a check forbids is refused in every spelling, and allowed again after."""
 
 import math
+import subprocess
 import sys
 from functools import reduce
 
@@ -35,6 +36,13 @@ def test_a_torch_function_is_blocked_in_every_spelling(way):
     with without("softmax"), pytest.raises(AssertionError, match="not allowed"):
         SOFTMAXES[way]()
     assert SOFTMAXES[way]().shape == X.shape
+
+
+def test_a_function_without_tensors_is_blocked():
+    """Fails when a function that PyTorch does not dispatch stays open."""
+    with without("broadcast_shapes"), pytest.raises(AssertionError, match="not allow"):
+        torch.broadcast_shapes((1,), (2,))
+    assert torch.broadcast_shapes((1,), (2,)) == (2,)
 
 
 def test_other_functions_stay_open():
@@ -153,3 +161,18 @@ def test_loops_are_found(function):
 def test_code_without_loops_passes():
     """Fails when something else is taken for a loop."""
     no_loops(_none)
+
+
+def test_names_made_inside_the_block_stay():
+    """Fails when leaving the block also undoes what a check cell assigned in it."""
+    source = (
+        "from annotated_transformer.evaluation import bleu\n"
+        "from annotated_transformer.support.grading import without\n"
+        "with without('annotated_transformer.evaluation.bleu'):\n"
+        "    made = 1\n"
+        "assert made == 1 and bleu(['a b c d'], ['a b c d']) > 99\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", source], capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()
