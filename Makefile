@@ -10,7 +10,7 @@ export TQDM_DISABLE ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book test lint export stamp student serve clean clean-all
+.PHONY: help book pages test quick lint export stamp student serve clean clean-all
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F '\t' '{printf "make %-10s %s\n", $$1, $$2}'
@@ -28,8 +28,14 @@ $(READY): requirements.txt pyproject.toml
 book: $(READY) ## run every notebook and render the site to _build/html/index.html
 	@$(BIN)/python tools/build_book.py
 
+pages: $(READY) ## check every page of the rendered site in a real browser, if one is there
+	@$(BIN)/python tools/check_pages.py _build/html
+
 test: lint ## check the style, then run every test and every notebook
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --durations 15
+
+quick: lint ## check the style, then run the fast tests: two minutes on two cores
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow" tests
 
 lint: $(READY) ## check the style of notebooks and Python files
 	@$(BIN)/ruff check .
@@ -39,7 +45,7 @@ export: $(READY) ## write the package's modules from the notebooks, and clean th
 	@PATH="$(CURDIR)/$(BIN):$$PATH" nbdev-export
 	@PATH="$(CURDIR)/$(BIN):$$PATH" nbdev-clean
 
-stamp: $(READY) ## write the repository's address and the chapters' headers where they belong
+stamp: $(READY) ## write the address, the chapters' headers and their counted minutes
 	@$(BIN)/python tools/stamp.py
 
 student: $(READY) ## make a copy of the notebooks without solutions, in _build/student

@@ -1,6 +1,7 @@
 """What the tests share: one torch thread, randomness that repeats itself, small models'
 inputs and their checks."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -9,8 +10,8 @@ from hypothesis import register_random, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from annotated_transformer.support.corpora import miniature_corpus
 from annotated_transformer.subwords import Subwords, train_subwords
+from annotated_transformer.support.corpora import miniature_corpus
 
 torch.set_num_threads(1)
 
@@ -112,3 +113,27 @@ def text() -> list[str]:
 def subwords(text: list[str]) -> Subwords:
     """A small vocabulary of ``text``."""
     return train_subwords(text, 360)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say where the minutes go: seconds of each file, of tests and notebooks."""
+    seconds: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds[report.nodeid.partition("::")[0]] += report.duration
+    if seconds.total() < 60:
+        return
+    terminalreporter.section("where the minutes go")
+    long = [(file, took) for file, took in seconds.most_common() if took >= 5]
+    for file, took in long:
+        terminalreporter.write_line(f"{took:7.1f} s  {file}")
+    if len(long) < 2:
+        return
+    rest = seconds.total() - sum(took for _, took in long)
+    terminalreporter.write_line(
+        f"{rest:7.1f} s  {len(seconds) - len(long)} other files"
+    )
+    for kind in ("tests", "notebooks"):
+        took = sum(took for file, took in seconds.items() if file.startswith(kind))
+        terminalreporter.write_line(f"{took / 60:7.1f} minutes of {kind}")

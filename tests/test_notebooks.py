@@ -71,6 +71,15 @@ def test_module_is_what_its_notebook_exports(module, exported):
     )
 
 
+@pytest.mark.parametrize("module", MODULES)
+def test_no_line_of_a_module_is_too_long(module):
+    """Fails when an exported line has more columns than the page shows. What nbdev
+    writes by itself it does not wrap: the promise in line 1, its marks, `__all__`."""
+    text = (PACKAGE / f"{module}.py").read_text(encoding="utf-8")
+    text = re.sub(r"^__all__ = \[[^\]]*\]$|^# .*\.ipynb.*$", "", text, flags=re.M)
+    assert [line for line in text.splitlines()[1:] if len(line) > 88] == []
+
+
 def test_no_module_is_left_over():
     """Fails when a module stands in the package that no notebook exports."""
     assert {path.stem for path in PACKAGE.glob("*.py")} - {
@@ -97,6 +106,27 @@ def test_stamp_is_fresh(path):
     stamp`."""
     notebook = json.loads(path.read_text(encoding="utf-8"))
     assert notebook == stamp.stamped(notebook, stamp.repository())
+
+
+def test_minutes_are_counted():
+    """The rule by hand: 300 words and 20 lines are 4 minutes, a coding exercise and one
+    in words 15; what is folded, and formulas, tables and exercises, are not read."""
+
+    def cell(kind: str, source: str, *tags: str) -> dict:
+        return {"cell_type": kind, "source": [source], "metadata": {"tags": [*tags]}}
+
+    exercise = ":::{exercise} One\n:label: ex\n" + "word " * 900 + "\n:::"
+    answer = ":::{dropdown} Answer\n" + "word " * 900 + "\n:::"
+    table, formula = "| a |\n|---|\n" * 500, "$$\n" + "x + y " * 500 + "\n$$"
+    solution = "### BEGIN SOLUTION\n" + "x = 1\n" * 90 + "### END SOLUTION"
+    prose = [exercise, exercise, answer, table, formula, "a [word](b.md) " * 150]
+    chapter = [cell("markdown", text) for text in prose]
+    chapter += [cell("code", "#| export\n\n" + "x = 1\n" * 20)]
+    chapter += [cell("code", solution, "hide-input", "solution")]
+    assert stamp.minutes(chapter) == (5, 15)
+    assert stamp.minutes([*chapter, cell("markdown", "word " * 300)]) == (10, 15)
+    assert stamp.minutes([*chapter, cell("code", "x = 1\n" * 20)]) == (10, 15)
+    assert stamp.minutes([*chapter, cell("markdown", exercise)]) == (5, 20)
 
 
 def test_files_name_the_repository():

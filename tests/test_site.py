@@ -19,10 +19,11 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "book" / "_ext")]
 
+import check_pages  # noqa: E402
 import check_site  # noqa: E402
 import stamp  # noqa: E402
 import student  # noqa: E402
-from annotated_book import cells, pages, picture, runs  # noqa: E402
+from annotated_book import cells, finish, pages, picture, runs  # noqa: E402
 
 GOOD = """<html><head><link rel="stylesheet" href="style.css"></head><body>
 <h1 id="top">Title</h1><img src="a.png" alt="a dot">
@@ -155,17 +156,116 @@ def test_hidden_exported_and_defining_cells_are_recognized() -> None:
     assert cells.definitions("%pip install x") == []
 
 
+# The last hand at a page --------------------------------------------------------------
+
+
+def code_block(code: str, language: str = "ipython3") -> str:
+    """A block of code as Sphinx writes it."""
+    return (
+        f'<div class="highlight-{language} notranslate"><div class="highlight">'
+        f"<pre><span></span>{code}</pre></div></div>"
+    )
+
+
+def test_each_line_of_code_stands_alone_and_nothing_is_lost() -> None:
+    """Each line is a box that knows its indentation; the text stays the same to the
+    last blank, and what a cell has printed is left alone."""
+    code = '<span class="k">def</span> f():\n\n    <span class="k">pass</span>  \n'
+    page = code_block(code)
+    after = finish.finished(page)
+    assert finish.TAG.sub("", after) == finish.TAG.sub("", page)
+    assert after.count('<span class="line"') == 3
+    assert '<span class="line" style="--deep:4">    <span class="k">pass' in after
+    assert finish.finished(after) == after
+    printed = code_block("a\n    b\n", "myst-ansi")
+    assert finish.finished(printed) == printed
+
+
+def test_names_hold_the_text_that_they_stand_for() -> None:
+    """Fails when the theme's labels hide a text from a screen reader again, or when the
+    exercises of a chapter are counted through the whole book."""
+    fold = '<summary aria-label="Toggle hidden content">\n<p class="collapsed '
+    fold += 'admonition-title">Show the source</p></summary>'
+    assert finish.finished(fold) == (
+        '<summary>\n<p class="collapsed admonition-title">Show the code</p></summary>'
+    )
+    entry = '<div class="citation" id="id6" role="doc-biblioentry">'
+    assert finish.finished(entry).endswith('role="listitem">')
+    number = '<span class="caption-number">Exercise {} </span>'
+    page = finish.finished(number.format(56) + number.format(57), "13")
+    assert page == number.format("13.1") + number.format("13.2")
+    assert finish.finished(page, "13") == page
+
+
+# The pages in a browser ---------------------------------------------------------------
+
+WORDS = "word " * 60
+PAGE = """<!doctype html><html lang="en"><head><title>A page</title><style>
+pre {{ margin: 0; overflow-x: auto; color: {ink}; background: white; }}
+</style></head><body><main><h1>Title</h1>
+<div class="cell_input"><div><pre tabindex="0">{code}</pre></div></div>
+{more}</main></body></html>"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, None),
+        ({"code": WORDS}, "code cell scrolls sideways: 'word word"),
+        ({"ink": "#ccc"}, "serious: color-contrast (1)"),
+        ({"more": '<ul role="list"><p>x</p></ul>'}, "aria-required-children"),
+        ({"more": '<button aria-label="go">Stop</button>'}, "label-content-name"),
+        ({"more": "<script>nothing.at_all</script>"}, "script: "),
+        ({"more": '<img src="gone.png" alt="x">'}, "answer 404: /gone.png"),
+        ({"more": '<img src="http://example.org/a.png" alt="x">'}, "another host"),
+        ({"more": '<p style="width: 2000px">x</p>'}, "the page scrolls sideways"),
+    ],
+)
+def test_a_page_in_a_browser(
+    tmp_path: Path, change: dict, expected: str | None
+) -> None:
+    """Nothing to find on a good page; one thing broken is found, and named."""
+    browser = check_pages.find_browser()
+    if browser is None:
+        pytest.skip("no Chromium or Chrome found: the check of pages is not tried")
+    text = PAGE.format(**{"ink": "#222", "code": "x = 1", "more": ""} | change)
+    (tmp_path / "index.html").write_text(text)
+    (tmp_path / "favicon.ico").write_bytes(b"")
+    faults, counts = check_pages.check(tmp_path, browser)
+    assert counts == {"pages": 1, "code cells": 1}
+    if expected is None:
+        assert faults == []
+    else:
+        assert faults and all(fault.startswith("index.html (") for fault in faults)
+        assert any(expected in fault for fault in faults), faults
+
+
+def test_no_browser_is_said_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, tmp_path: Path
+) -> None:
+    """Fails when a machine without a browser cannot build the book, or is not told."""
+    monkeypatch.setenv("BOOK_BROWSER", str(tmp_path / "no-such-browser"))
+    assert check_pages.main([str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert said.count("\n") == 1 and "Not checked in a browser" in said
+    assert check_pages.main([str(tmp_path), "--require"]) == 2
+
+
 # What a run depends on ----------------------------------------------------------------
 
 
 def write_notebook(path: Path, *sources: str, chapter: dict | None = None) -> Path:
     """A notebook of code cells; a source that starts with `%%md` becomes a Markdown
-    cell."""
+    cell, one that prints folds what it prints."""
     markdown, code = nbformat.v4.new_markdown_cell, nbformat.v4.new_code_cell
     made = [
         markdown(text[4:].strip()) if text.startswith("%%md") else code(text)
         for text in sources
     ]
+    for cell in made:
+        if cell.cell_type == "code" and cell.source.startswith("print("):
+            cell.metadata["tags"] = ["hide-output"]
     notebook = nbformat.v4.new_notebook(cells=made)
     notebook.metadata |= {
         "kernelspec": {
@@ -182,15 +282,20 @@ def write_notebook(path: Path, *sources: str, chapter: dict | None = None) -> Pa
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A package of three modules (b imports a; c stands alone), data, pins, and a
-    notebook that imports b."""
+    """A package of three modules (b imports a, and through it a module of a folder that
+    reads data; c stands alone), data, pins, and a notebook that imports b."""
     package = tmp_path / "annotated_transformer"
     (package / "paper").mkdir(parents=True)
+    (package / "support").mkdir()
     for name, text in {
         "__init__": "",
-        "a": "# ANNOTATED_TRANSFORMER_DATA",
+        "__main__": "from . import c",
+        "a": "from .support.d import x",
         "b": "from annotated_transformer.a import x",
         "c": "",
+        "support/__init__": "",
+        "support/d": "# ANNOTATED_TRANSFORMER_DATA",
+        "support/e": "from ..b import y",
     }.items():
         (package / f"{name}.py").write_text(text)
     (package / "paper" / "facts.json").write_text("{}")
@@ -208,11 +313,14 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         ("annotated_transformer/b.py", True),
         ("annotated_transformer/a.py", True),  # through b
+        ("annotated_transformer/support/d.py", True),  # through b and a
+        ("annotated_transformer/support/__init__.py", True),
         ("annotated_transformer/__init__.py", True),
         ("annotated_transformer/paper/facts.json", True),
         ("requirements.txt", True),
         ("data/train.en", True),
         ("annotated_transformer/c.py", False),
+        ("annotated_transformer/support/e.py", False),
         ("README.md", False),
     ],
 )
@@ -244,20 +352,40 @@ def test_corpora_matter_only_to_those_who_read_them(project: Path) -> None:
         "import annotated_transformer.b",
         "from annotated_transformer.b import y",
         "from annotated_transformer import (\n    c,\n    b,\n)",
-        "from .b import y",
+        "def later():\n    from annotated_transformer.b import y",
+        "%pip install x\nfrom annotated_transformer.support import e",
+        "script = 'from annotated_transformer.support.e import y'",
     ],
 )
 def test_every_way_to_import_is_seen(project: Path, line: str) -> None:
     """The module behind the import is found, and what it imports in turn."""
-    assert {path.stem for path in runs.modules_used(line, project)} >= {"a", "b"}
+    assert {path.stem for path in runs.modules_used(line, project)} >= {"a", "b", "d"}
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ('run("annotated-transformer train x")', True),
+        ('run([python, "-m", "annotated_transformer", "train"])', True),
+        ('%pip install "annotated-transformer @ git+https://example.org"', False),
+        ("annotated_transformer = 1", False),
+    ],
+)
+def test_a_chapter_that_runs_a_command_depends_on_it(
+    project: Path, line: str, found: bool
+) -> None:
+    """Fails when a change of the command line leaves the outputs of its chapter old."""
+    names = {path.stem for path in runs.modules_used(line, project)}
+    assert names == ({"__main__", "c"} if found else set())
 
 
 def test_every_module_that_a_chapter_imports_is_seen() -> None:
     """In the real book: the package modules that Python loads for the transformer are
-    those that the key follows."""
+    among those that the key follows, and not all are."""
+    code = "import annotated_transformer.transformer"
+    paths = [path.relative_to(ROOT) for path in runs.modules_used(code, ROOT)]
     found = {
-        path.stem
-        for path in runs.modules_used("import annotated_transformer.transformer", ROOT)
+        ".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in paths
     }
     script = (
         "import sys, annotated_transformer.transformer\n"
@@ -270,7 +398,8 @@ def test_every_module_that_a_chapter_imports_is_seen() -> None:
         check=True,
         cwd=ROOT,
     ).stdout
-    assert found == {name.partition(".")[2] for name in loaded.split()} - {""}
+    assert found >= set(loaded.split()) - {"annotated_transformer"}
+    assert "annotated_transformer.visualization" not in found
 
 
 # Pages made from other files ----------------------------------------------------------
@@ -283,6 +412,7 @@ CHAPTER = {
     "paper": "section 3.2",
     "prerequisites": [],
     "reading_minutes": 60,
+    "exercise_minutes": 30,
     "running_minutes": "a minute",
     "objectives": ["explain attention"],
 }
@@ -432,10 +562,11 @@ def build(folder: Path) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_tiny_book(tmp_path: Path) -> None:
     """A notebook through the whole chain: quotation, marks, links to the API page and
-    back, a hidden cell, a chart that loads from the site itself; then with a failing
-    cell, which must fail the build."""
+    back, a hidden cell, a chart that loads from the site itself, a folded output; then
+    with a failing cell, which must fail the build."""
     (tmp_path / "book").mkdir()
     for name in [
         "_config.yml",
@@ -443,6 +574,7 @@ def test_a_tiny_book(tmp_path: Path) -> None:
         "book/_static",
         "book/references.bib",
         "book/api.md",
+        "book/glossary.yml",
     ]:
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "requirements.txt").write_text("")
@@ -472,6 +604,7 @@ def test_a_tiny_book(tmp_path: Path) -> None:
         "#| hide\nhidden_name = 2",
         f"from IPython.display import display\ndisplay({chart}, raw=True)",
         "### BEGIN SOLUTION\nanswer = hidden_name\n### END SOLUTION",
+        "print('the answer is', 6 * 7)",
     ]
     notebook = write_notebook(
         tmp_path / "notebooks" / "02_x.ipynb",
@@ -488,6 +621,9 @@ def test_a_tiny_book(tmp_path: Path) -> None:
     )
     assert 'id="explains-tiny-twice">What twice means.' in html
     assert 'href="../book/api.html#annotated_transformer.tiny.twice"' in html
+    folded = html.partition("Show the output")[2].partition("</details>")[0]
+    assert "the answer is 42" in folded  # a prediction's answer, until asked for
+    assert '<details class="admonition hide below-input">' in html
     assert html.count("hidden_name") == 1  # in the solution; the hidden cell is gone
     assert not any(mark in html for mark in ("NBVAL", "#| ", "BEGIN SOLUTION", "thebe"))
     assert (

@@ -1,16 +1,17 @@
 """Write into every notebook what is decided elsewhere: the repository's address, and
 the chapter's own metadata.
 
-    python tools/stamp.py [NOTEBOOK ...]     default: every notebook, and the files that
-    name the repository
+    python tools/stamp.py [NOTEBOOK ...]
 
-The address comes from `pyproject.toml`. The first two cells of a notebook are written
-from it and from the notebook's `chapter` metadata: the header that readers see, and the
-cell that makes the package importable wherever the notebook is opened. A test calls
-`stamped` and compares, so neither can be out of step.
+Without a name: every notebook, and the files that name the repository. The address
+comes from `pyproject.toml`. The first two cells of a notebook are written from it and
+from the notebook's `chapter` metadata: the header that readers see, and the cell that
+makes the package importable wherever the notebook is opened. The minutes in the header
+are counted. A test calls `stamped` and compares, so nothing can be out of step.
 """
 
 import json
+import math
 import re
 import sys
 import tomllib
@@ -19,6 +20,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "notebooks"
 FILES = [ROOT / name for name in ("_config.yml", "README.md", "CITATION.cff")]
+
+WORDS_A_MINUTE, LINES_A_MINUTE = 150, 10
+CODING_MINUTES, WORD_MINUTES = 10, 5
+DIRECTIVE = re.compile(
+    r"^(?P<fence>:{3,})\{(exercise|dropdown)\}.*?^(?P=fence)\s*$", re.M | re.S
+)
 
 SETUP = """\
 {default_exp}import importlib.util
@@ -46,6 +53,40 @@ def repository() -> str:
     ]["urls"]["Repository"]
 
 
+def words_of(markdown: str) -> int:
+    """The words of prose in a Markdown cell: no exercises, answers, formulas, tables or
+    addresses of links."""
+    text = DIRECTIVE.sub("", markdown)
+    text = re.sub(r"\$\$.*?\$\$", "", text, flags=re.S)
+    text = re.sub(r"^\|.*$|^:::.*$|\]\([^)]*\)", "", text, flags=re.M)
+    return sum(any(map(str.isalnum, word)) for word in text.split())
+
+
+def code_lines_of(cell: dict) -> int:
+    """The lines of code that a reader of the page reads: none of a folded cell, no
+    blank line and no mark for a machine."""
+    if {"hide-input", "hide-cell"} & set(cell["metadata"].get("tags", [])):
+        return 0
+    lines = [line.strip() for line in "".join(cell["source"]).splitlines()]
+    return sum(1 for line in lines if line and not line.startswith("#|"))
+
+
+def minutes(cells: list[dict]) -> tuple[int, int]:
+    """How long a chapter takes: minutes to read it, and minutes for its exercises.
+
+    The rule: 150 words or 10 lines of code a minute; 10 minutes for an exercise in code
+    and 5 for one in words. Both are rounded up to the next 5.
+    """
+    prose = ["".join(c["source"]) for c in cells if c["cell_type"] == "markdown"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    reading = sum(map(words_of, prose)) / WORDS_A_MINUTE
+    reading += sum(map(code_lines_of, code)) / LINES_A_MINUTE
+    exercises = sum(len(re.findall(r"^:+\{exercise\}", text, re.M)) for text in prose)
+    coding = sum("### BEGIN SOLUTION" in "".join(cell["source"]) for cell in code)
+    work = CODING_MINUTES * coding + WORD_MINUTES * max(exercises - coding, 0)
+    return 5 * math.ceil(reading / 5), 5 * math.ceil(work / 5)
+
+
 def header(chapter: dict) -> str:
     """The Markdown that opens a chapter: title, promise, what it asks of the reader,
     what it gives."""
@@ -57,6 +98,7 @@ def header(chapter: dict) -> str:
         f"**Paper:** {chapter['paper']}",
         "**Before this:** " + (", ".join(needs) or "nothing but PyTorch basics"),
         f"**Reading:** {chapter['reading_minutes']} minutes",
+        f"**Exercises:** {chapter['exercise_minutes']} minutes",
         f"**Running:** {chapter['running_minutes']} on two CPU cores",
     ]
     goals = "\n".join(f"- {goal}" for goal in chapter["objectives"])
@@ -66,8 +108,14 @@ def header(chapter: dict) -> str:
 
 def stamped(notebook: dict, address: str) -> dict:
     """The same notebook with its header and its setup cell written anew."""
-    chapter = notebook["metadata"]["chapter"]
-    number = chapter["number"]
+    number = notebook["metadata"]["chapter"]["number"]
+    own = {f"{number}-header", f"{number}-setup"}
+    rest = [cell for cell in notebook["cells"] if cell["id"] not in own]
+    reading, work = minutes(rest)
+    chapter = notebook["metadata"]["chapter"] | {
+        "reading_minutes": reading,
+        "exercise_minutes": work,
+    }
     module = chapter.get("module")
     setup = SETUP.format(
         repository=address, default_exp=f"#| default_exp {module}\n" if module else ""
@@ -83,12 +131,8 @@ def stamped(notebook: dict, address: str) -> dict:
     ]
     for cell, text in zip(cells, [header(chapter), setup], strict=True):
         cell["source"] = text.splitlines(keepends=True)
-    rest = [
-        cell
-        for cell in notebook["cells"]
-        if cell["id"] not in {cells[0]["id"], cells[1]["id"]}
-    ]
-    return notebook | {"cells": cells + rest}
+    metadata = notebook["metadata"] | {"chapter": dict(sorted(chapter.items()))}
+    return notebook | {"cells": cells + rest, "metadata": metadata}
 
 
 def stamped_config(text: str, address: str) -> str:

@@ -1,4 +1,4 @@
-"""The Sphinx extension of this book. Five small parts:
+"""The Sphinx extension of this book. Its parts:
 
 - `runs`: what a notebook's run depends on, so that outputs are kept exactly as long as
   they are true;
@@ -6,7 +6,8 @@
 - `pages`: the pages made from other files (paper map, glossary, instructors, API,
   timing);
 - `picture`: the paper as a picture, for the paper map;
-- `assets`: scripts and fonts, all from the site itself.
+- `assets`: scripts and fonts, all from the site itself;
+- `finish`: the last hand at each page's HTML.
 """
 
 import json
@@ -16,7 +17,7 @@ from pathlib import Path
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
-from . import assets, cells, glossary, pages, runs
+from . import assets, cells, finish, glossary, pages, runs
 
 __all__ = ["setup"]
 
@@ -76,6 +77,7 @@ def setup(app: Sphinx) -> dict:
     app.connect("doctree-resolved", pages.fill_picture)
     app.connect("env-updated", pages.times_page)
     app.connect("build-finished", assets.drop_icon_script)
+    app.connect("build-finished", finish.finish_pages)
     app.connect("autodoc-process-docstring", pages.lead_back)
     app.add_node(pages.ChapterTimes)
     app.add_directive("chapter-times", pages.ChapterTimesDirective)

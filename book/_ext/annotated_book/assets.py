@@ -37,8 +37,9 @@ const quiet = {{
 }};
 const embed = window.vegaEmbed;
 // A chart may be drawn before the page has its sidebars, and so its width: once it has,
-// the chart fits itself to it.
+// the chart fits itself to it, and likewise when the box around it is unfolded.
 const fit = () => window.dispatchEvent(new Event("resize"));
+document.addEventListener("toggle", fit, true);
 window.vegaEmbed = async (element, spec, options) => {{
   const chart = await embed(element, spec, Object.assign({{}}, quiet, options));
   if (document.readyState === "complete") fit();

@@ -16,6 +16,8 @@ MACHINE_LINE = re.compile(
     r"^\s*(#\|.*|#\s*NBVAL_\w+.*|#\s*@title\b.*"
     r"|### (BEGIN|END) (SOLUTION|HIDDEN TESTS))\s*$"
 )
+# What stands in front of a folded cell, by its tag; for others see `_config.yml`.
+PROMPTS = {"solution": "Solution", "chapter-setup": "Setup: find the package"}
 ATTRIBUTION = re.compile(
     r"\s*(?:--|\u2013|\u2014)\s*((?:abstract|section|table|figure|footnote|appendix|equation)\b.*)$",
     re.I,
@@ -176,12 +178,8 @@ def rework_cells(app: Sphinx, doctree: nodes.document) -> None:
             block.parent.parent.remove(block.parent)
         elif module and is_exported(code):
             _mark_exported(app, container, block, module, shown, is_private(code))
-        for tag, prompt in [
-            ("solution", "Solution"),
-            ("chapter-setup", "Setup: find the package"),
-        ]:
-            if tag in tags:
-                container["prompt_show"] = container["prompt_hide"] = prompt
+        for tag in PROMPTS.keys() & set(tags):
+            container["prompt_show"] = container["prompt_hide"] = PROMPTS[tag]
 
 
 def rework_quotes(app: Sphinx, doctree: nodes.document) -> None:
@@ -219,6 +217,15 @@ def rework_header(app: Sphinx, doctree: nodes.document) -> None:
         node["classes"].append(kind)
 
 
+def rework_tables(app: Sphinx, doctree: nodes.document) -> None:
+    """A table whose first column has no heading has rows with a name each: say so, so
+    that a screen reader reads the name with every cell."""
+    for group in doctree.findall(nodes.tgroup):
+        head = next(group.findall(nodes.thead), None)
+        if head is not None and not head.next_node(nodes.entry).astext().strip():
+            group.next_node(nodes.colspec)["stub"] = 1
+
+
 def chapter_of(app: Sphinx, docname: str) -> dict | None:
     """The `chapter` metadata of a notebook; None for any other page."""
     return getattr(app.env, "book_chapters", {}).get(docname)
@@ -229,3 +236,4 @@ def rework(app: Sphinx, doctree: nodes.document) -> None:
     rework_header(app, doctree)
     rework_cells(app, doctree)
     rework_quotes(app, doctree)
+    rework_tables(app, doctree)

@@ -114,12 +114,18 @@ def chapter_map(root: Path) -> str:
             blocks += ["", chapter["promise"], ""]
             blocks += [
                 ":::{card-footer}",
-                f"{chapter['reading_minutes']} minutes to read",
+                times_of(chapter),
                 ":::",
                 "::::",
             ]
         blocks += [":::::", ""]
     return "\n".join(blocks)
+
+
+def times_of(chapter: dict) -> str:
+    """How long a chapter takes, for its card."""
+    reading, work = (chapter.get(f"{kind}_minutes") for kind in ("reading", "exercise"))
+    return f"{reading} minutes" + (f", {work} more for the exercises" if work else "")
 
 
 # For instructors ----------------------------------------------------------------------
