@@ -10,6 +10,7 @@ keeps those that bind or change a name that is still wanted. The rules, in words
   is defined.
 - `x[0] = ...`, `x.y = ...` and `x.append(...)` change `x`. So does a call whose value
   nobody keeps, as in `train(model)`, or whose name says that it trains or loads.
+- What changes an optimizer or a trainer changes what it was made with.
 - Printing, asserting and plotting change nothing.
 """
 
@@ -25,6 +26,7 @@ CHANGES = re.compile(
     r".*_$|append|extend|insert|pop|clear|sort|reverse|remove|discard|add|setdefault"
     r"|update|load_state_dict|train|eval|step|backward|zero_grad|register_\w+|to|apply"
 )
+HOLDS = re.compile(r"optim|adam|sgd|trainer|schedul", re.I)
 HARMLESS = re.compile(r"print|display|len|isinstance|(assert|check|show|plot|draw)\w*")
 COMPREHENSIONS = {"listcomp", "setcomp", "dictcomp", "genexpr"}
 
@@ -190,11 +192,18 @@ def _note_changes(everything: list[Statement]) -> None:
         value = getattr(statement.node, "value", None)
         if isinstance(value, ast.Call) and _root(value) in {"plt", "alt"}:
             plots |= statement.binds
+    held: dict[str, set[str]] = {}
     for statement in everything:
         changes = _changes(statement.node, plots) - fixed
         defines = isinstance(statement.node, ast.FunctionDef | ast.ClassDef)
         statement.changes = set() if defines else changes & statement.reads
         statement.changes_later = changes & statement.later
+        value = getattr(statement.node, "value", None)
+        if isinstance(value, ast.Call) and HOLDS.search(_name(value.func)):
+            roots = {_root(part) for part in ast.walk(value)} - fixed - {""}
+            held.update(dict.fromkeys(statement.binds, roots))
+        for name in statement.changes & held.keys():
+            statement.changes |= held[name]
 
 
 def _reach(

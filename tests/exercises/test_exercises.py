@@ -83,4 +83,4 @@ def test_check_follows_its_solution(number: str) -> None:
     """Fails when text, or nothing, stands between a solution and its check."""
     for cell in harness.coding_exercises(number):
         checks = harness.check_cells(number, cell)
-        assert checks and "assert" in checks[0]["source"], cell
+        assert any("assert" in check["source"] for check in checks), cell
