@@ -175,6 +175,7 @@ def test_contestants_take_turns() -> None:
     assert contest.median_ratio([2, 9, 2], [1, 3, 4]) == 2
 
 
+@pytest.mark.slow
 def test_translate_in_memory_that_does_not_grow(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -151,6 +151,7 @@ def broken(translator: Path, tmp_path: Path) -> Path:
 # Help
 
 
+@pytest.mark.slow
 def test_python_m_shows_the_commands_in_the_order_of_use() -> None:
     """Fails when ``__main__`` does not reach the command line, and when click sorts the
     commands by name."""
@@ -435,6 +436,7 @@ def test_pairs_that_are_left_out_are_counted(data: Path, tmp_path: Path) -> None
     )
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_and_says_how_to_go_on(data: Path, tmp_path: Path) -> None:
     """A real process gets a real SIGINT, and the command that it names goes on. Fails
     when the signal ends the process before the checkpoint, when the exit code is that
@@ -493,6 +495,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(data: Path, tmp_path: Path) -> None:
     assert facts["training"]["steps"] == step + 2 and len(facts["resumed"]) == 1
 
 
+@pytest.mark.slow
 def test_several_workers_are_interrupted_and_go_on(data: Path, tmp_path: Path) -> None:
     """The command under ``torchrun``, with Ctrl-C. Fails when a signal to all of them
     loses the run, when the way on is another than that of the run, and when two workers
@@ -1162,6 +1165,7 @@ def test_memory_does_not_grow_with_the_lines(
     assert len(written) == stdin.taken == 5500
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_its_answer_at_once(translator: Path) -> None:
     """A pseudo-terminal types one line and waits. Fails when the answer comes only
     after a whole buffer: then the line never comes, and the process is still silent
@@ -1191,6 +1195,7 @@ def test_a_terminal_gets_its_answer_at_once(translator: Path) -> None:
         os.close(ours)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 @pytest.mark.parametrize("words", [["translate"], ["evaluate", "DATA"]])
 def test_a_full_disk_behind_standard_output(
@@ -1261,6 +1266,7 @@ def test_an_interrupted_attention_file_is_the_old_one(
     ] and path.read_text() == "old"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "closed, words", [(0, ["translate"]), (1, ["translate"]), (1, ["evaluate", "DATA"])]
 )
@@ -1355,6 +1361,7 @@ def test_a_full_disk_under_everything_else(
     assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
 
 
+@pytest.mark.slow
 def test_a_reader_who_leaves_is_no_error(translator: Path) -> None:
     """As ``translate | head -n 1``. Fails with a traceback on standard error."""
     command = process("translate", "--model", translator)

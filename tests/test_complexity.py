@@ -96,6 +96,7 @@ def test_convolution_refuses_sizes_below_one() -> None:
         CausalConvolution(4, 0)
 
 
+@pytest.mark.slow
 @given(n=lengths, d=sizes, k=sizes, side=st.integers(0, 3))
 def test_programs_take_the_multiplications_of_table_1(
     n: int, d: int, k: int, side: int

@@ -203,6 +203,7 @@ def test_other_languages_are_named() -> None:
         load_multi30k("en", "it")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not (
         Path(os.environ.get("ANNOTATED_TRANSFORMER_DATA", "")) / "multi30k" / NAME
@@ -321,6 +322,7 @@ def test_a_damaged_archive_is_named(
         files.count_pairs()
 
 
+@pytest.mark.slow
 def test_a_stream_needs_no_memory_for_the_corpus(tmp_path: Path) -> None:
     """Four times as many lines, the same memory. Fails when the files are read
     whole."""
@@ -686,6 +688,7 @@ def test_a_worker_makes_its_own_batches_only(monkeypatch: pytest.MonkeyPatch) ->
     assert 0 < len(made) <= total / 4 + 1
 
 
+@pytest.mark.slow
 def test_the_order_is_the_same_in_every_process() -> None:
     """Fails when the seed goes through ``hash``, which differs from process to
     process."""

@@ -113,6 +113,7 @@ def test_orders_without_a_match_count_half_and_a_quarter() -> None:
     assert bleu(["zu kurz hier"], ["zu kurz hier"]) == 0  # no 4-gram at all
 
 
+@pytest.mark.slow
 @given(corpus=corpora)
 @example(corpus=[("", "")])
 @example(corpus=[("a b c d\n-\n", "a b c d -")])

@@ -125,6 +125,7 @@ def test_brackets_and_back(tree: Tree) -> None:
     )
 
 
+@pytest.mark.slow
 @needs_sample
 def test_the_whole_sample_there_and_back(sample: Treebank) -> None:
     """Fails when one of the sample's trees does not come back from its brackets, or

@@ -158,6 +158,7 @@ def test_a_stopped_run_goes_on_to_the_same_result(tmp_path: Path) -> None:
         assert resumed[2][name] == whole[2][name], name
 
 
+@pytest.mark.slow
 def test_the_command_survives_sigkill(tmp_path: Path) -> None:
     """Fails when a killed command cannot be run again, or does not finish what was
     asked for."""

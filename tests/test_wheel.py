@@ -58,6 +58,7 @@ def wheel(tmp_path_factory) -> Path:
     return next(folder.glob("*.whl"))
 
 
+@pytest.mark.slow
 def test_wheel_holds_modules_and_data(wheel):
     """Fails when package data is left out of the wheel."""
     names = zipfile.ZipFile(wheel).namelist()
@@ -116,6 +117,7 @@ def run_with(site: Path, folder: Path, *arguments: str, stdin: str = "") -> str:
     return run.stdout
 
 
+@pytest.mark.slow
 def test_wheel_runs_a_forward_pass_alone(site, tmp_path):
     """Fails when a module needs a file that only the checkout has."""
     path, version, *shape = run_with(site, tmp_path, "-c", FORWARD).split()
@@ -132,6 +134,7 @@ def test_wheel_holds_the_test_set(site, tmp_path):
     assert run_with(site, tmp_path, "-c", code).strip() == "600"
 
 
+@pytest.mark.slow
 def test_wheel_translates_alone(site, tmp_path):
     """Fails when the trained translator is left out of the wheel, or looks for
     something beside it."""
