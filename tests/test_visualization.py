@@ -3,6 +3,7 @@
 import html
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -12,35 +13,42 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-import annotated_transformer.visualization as visualization
 from annotated_transformer.data import encode_pairs, make_batch
 from annotated_transformer.subwords import Subwords
-from annotated_transformer.transformer import Transformer, TransformerConfig
-from annotated_transformer.support.records import read_record
-from annotated_transformer.translator import Translator, attention_of
-from annotated_transformer.visualization import (
-    KINDS,
+from annotated_transformer.support import annotated_sentences as ours
+from annotated_transformer.support import head_ablation as ablation
+from annotated_transformer.support.annotated_sentences import (
     Caption,
     aligned_captions,
+    make_caption,
+)
+from annotated_transformer.support.attention_view import (
+    KINDS,
+    attention_view,
+    percentages,
+    table_of,
+)
+from annotated_transformer.support.head_ablation import head_ablation
+from annotated_transformer.support.records import read_record
+from annotated_transformer.transformer import Transformer, TransformerConfig
+from annotated_transformer.translator import Translation, Translator, attention_of
+from annotated_transformer.visualization import (
+    MODULES,
+    AttentionMaps,
+    Head,
     aligned_weights,
     alignment_accuracy,
-    allowed_keys,
-    attention_view,
-    head_ablation,
+    attention_maps,
+    attention_rollout,
     head_class,
     head_measures,
     heads_of,
-    layers_of,
-    link_matrix,
-    make_caption,
-    measure_heads,
     merge_weights,
     merge_words,
-    patterns_of,
-    percentages,
-    record_ablation,
-    sides_of,
+    relation_accuracy,
     switched_off,
+    value_norms,
+    weigh_by_value,
     word_groups,
 )
 
@@ -63,11 +71,11 @@ def shipped() -> Translator:
     return Translator.load()
 
 
-def looked_at(translator: Translator, line: str) -> dict:
-    return merge_words(
-        attention_of(translator, next(translator.translate([line], beam_size=1))),
-        translator.subwords,
-    )
+def looked_at(translator: Translator, line: str) -> AttentionMaps:
+    """The maps of a line and its translation, between words."""
+    [translation] = translator.translate([line], beam_size=1)
+    maps = attention_maps(translator, line, translation.text)
+    return merge_words(maps, translator.subwords)
 
 
 class Reader(HTMLParser):
@@ -119,46 +127,56 @@ def test_words_get_the_sum_and_give_the_mean() -> None:
     assert_close(merged[..., 1, 1], weights[..., 1:3, 3].mean(dim=-1))
 
 
+def test_the_maps_are_what_the_model_computes(small: Translator) -> None:
+    """Fails when a layer or a kind stands in another's position, or the target lacks
+    its begin token; chapter 14's lists are the reference."""
+    pair = "the old dog sees a cat", "der alte Hund sieht eine Katze"
+    ids = [small.subwords.encode(side) for side in pair]
+    reference = attention_of(small, Translation(pair[1], *ids))
+    maps = attention_maps(small, *pair)
+    assert maps.source == reference["source"] and maps.target == reference["target"]
+    for head in heads_of(small.model):
+        expected = torch.tensor(reference["weights"][head.module][head.number])
+        assert_close(maps.of(head.kind)[head[1:]], expected)
+
+
+def test_a_head_has_one_address(small: Translator) -> None:
+    """Fails when a head is left out, or its module is another's."""
+    heads = heads_of(small.model)
+    assert len(heads) == len(set(heads)) == 3 * 2 * 2
+    assert {head.module for head in heads} == {
+        name.format(layer) for name in MODULES.values() for layer in range(2)
+    }
+    assert str(Head("cross", 1, 0)) == "Cross-attention 2.1"
+
+
 def test_merged_words_are_those_of_the_sentence(small: Translator) -> None:
     """Fails when a character in bytes falls apart, or an attention is merged by the
     words of the wrong side."""
-    looked = looked_at(small, "the old dog sees 犬, a cat.")
-    assert looked["source"] == [
-        "the",
-        "old",
-        "dog",
-        "sees",
-        "犬",
-        ",",
-        "a",
-        "cat",
-        ".",
-        "end",
-    ]
-    assert looked["target"][0] == "begin"
-    for name, weights in looked["weights"].items():
-        queries, keys = sides_of(name)
-        heads = torch.tensor(weights)
-        assert heads.shape == (2, len(looked[queries]), len(looked[keys]))
-        assert_close(heads.sum(dim=-1), torch.ones(heads.shape[:2]))
+    maps = looked_at(small, "the old dog sees 犬, a cat.")
+    words = ["the", "old", "dog", "sees", "犬", ",", "a", "cat", ".", "end"]
+    assert maps.source == words and maps.target[0] == "begin"
+    for kind in KINDS:
+        queries, keys = maps.sides(kind)
+        assert maps.of(kind).shape == (2, 2, len(queries), len(keys))
+        sums = maps.of(kind).sum(dim=-1)
+        assert_close(sums, torch.ones_like(sums))
 
 
 def test_the_view_holds_every_layer_and_head(small: Translator) -> None:
     """Fails when a kind, a layer or a head is left out, or a weight stands under
     another head."""
-    looked = looked_at(small, "the dog sees a cat")
-    chosen = ("encoder.layers.1.self_attention", 1)
-    view = Reader(attention_view(looked, chosen, word=2, labels={chosen: "a & b"}))
+    maps = looked_at(small, "the dog sees a cat")
+    chosen = Head("encoder", 1, 1)
+    view = Reader(attention_view(maps, chosen, word=2, labels={chosen: "a & b"}))
     root = dict(view.elements[0][1])
     data = json.loads(root["data-attention"])
     assert data["start"] == {"kind": 0, "layer": 1, "head": 1, "word": 2}
-    assert [kind["name"] for kind in data["kinds"]] == list(KINDS)
-    for kind in data["kinds"]:
-        names = layers_of(kind["name"], looked["weights"])
-        assert len(names) == 2
-        expected = torch.tensor([looked["weights"][name] for name in names])
-        assert_close(torch.tensor(kind["weights"]) / 100, expected, atol=0.0051, rtol=0)
-        assert expected.shape[2:] == (len(kind["queries"]), len(kind["keys"]))
+    assert [kind["name"] for kind in data["kinds"]] == list(KINDS.values())
+    for name, kind in zip(KINDS, data["kinds"], strict=True):
+        shown = torch.tensor(kind["weights"]) / 100
+        assert_close(shown, maps.of(name), atol=0.0051, rtol=0)
+        assert shown.shape[2:] == (len(kind["queries"]), len(kind["keys"]))
     assert data["kinds"][0]["labels"] == [["", ""], ["", "a & b"]]
     assert [kind["writes"] for kind in data["kinds"]] == [False, True, True]
 
@@ -179,11 +197,10 @@ HOSTILE = [
 def test_text_stays_text(small: Translator, word: str) -> None:
     """Fails when a word of the sentence, a label or a table cell becomes an element or
     leaves its attribute."""
-    looked = looked_at(small, "the dog sees a cat")
-    plain = Reader(attention_view(looked))
-    changed = {**looked, "source": [word, *looked["source"][1:]]}
-    head = (layers_of("Cross-attention", looked["weights"])[0], 0)
-    view = Reader(attention_view(changed, labels={head: word}))
+    maps = looked_at(small, "the dog sees a cat")
+    plain = Reader(attention_view(maps))
+    changed = replace(maps, source=[word, *maps.source[1:]])
+    view = Reader(attention_view(changed, labels={Head("cross", 0, 0): word}))
     assert [tag for tag, _ in view.elements] == [tag for tag, _ in plain.elements]
     assert [sorted(given) for _, given in view.elements] == [
         sorted(given) for _, given in plain.elements
@@ -215,106 +232,211 @@ def test_the_view_asks_nobody_and_has_no_ids(small: Translator) -> None:
 def test_the_view_is_a_table_without_scripts(small: Translator) -> None:
     """Fails when a word is missing from the tables, or a cell names another word than
     the strongest."""
-    looked = looked_at(small, "the dog sees a cat")
-    kind = percentages(looked, "Cross-attention", {})
-    table = visualization.table_of(kind)
+    maps = looked_at(small, "the dog sees a cat")
+    table = table_of(percentages(maps, "cross", {}))
     rows = re.findall(r"<tr><th>([^<]*)</th><td>([^<]*) (\d+) %</td><td>", table)
-    assert [html.unescape(word) for word, *_ in rows] == looked["target"]
-    weights = torch.tensor(looked["weights"]["decoder.layers.0.cross_attention"]).mean(
-        dim=0
-    )
-    for (_, word, percent), row in zip(rows, weights, strict=True):
-        assert abs(float(row[looked["source"].index(word)]) - float(row.max())) < 0.011
+    assert [html.unescape(word) for word, *_ in rows] == maps.target
+    for (_, word, percent), row in zip(rows, maps.cross[0].mean(dim=0), strict=True):
+        assert abs(float(row[maps.source.index(word)]) - float(row.max())) < 0.011
         assert abs(int(percent) / 100 - float(row.max())) < 0.011
 
 
-@pytest.mark.parametrize(
-    ("start", "word"),
-    [
-        (("encoder.layers.2.self_attention", 0), 0),
-        (("encoder.layers.0.self_attention", 2), 0),
-    ],
-)
-def test_a_head_that_is_not_there_is_named(
-    small: Translator, start: tuple, word: int
-) -> None:
+def test_what_the_eye_reads_is_in_the_name_of_the_button() -> None:
+    """Fails when a head's button is called otherwise than its text (WCAG 2.5.3)."""
+    view = attention_view(MADE)
+    assert "const name = `${text} (layer" in view and "heatMap(rows), text)" in view
+
+
+@pytest.mark.parametrize("start", [Head("encoder", 2, 0), Head("encoder", 0, 2)])
+def test_a_head_that_is_not_there_is_named(small: Translator, start: Head) -> None:
     """Fails when the view opens somewhere else, or nowhere."""
-    looked = looked_at(small, "the dog")
-    with pytest.raises(ValueError, match=re.escape(f"there is no head {start}")):
-        attention_view(looked, start)
+    maps = looked_at(small, "the dog")
+    with pytest.raises(ValueError, match=re.escape(f"no head {tuple(start)}")):
+        attention_view(maps, start)
     with pytest.raises(ValueError, match="there is no word 99"):
-        attention_view(looked, word=99)
+        attention_view(maps, word=99)
+    with pytest.raises(
+        ValueError, match="there is no 'middle': expected one of encoder"
+    ):
+        attention_view(maps, Head("middle", 0, 0))
+
+
+def made(weights: torch.Tensor) -> AttentionMaps:
+    """Maps of one layer and one head that has these weights everywhere."""
+    tokens = [str(i) for i in range(len(weights))]
+    return AttentionMaps(tokens, tokens, *[weights.expand(1, 1, -1, -1)] * 3)
+
+
+MADE = made(torch.eye(3))
 
 
 @pytest.mark.parametrize(
-    ("pattern", "shift"), [("previous word", -1), ("same word", 0), ("next word", 1)]
+    ("pattern", "shift"), [("previous", -1), ("same", 0), ("next", 1)]
 )
 def test_a_made_head_has_its_pattern(pattern: str, shift: int) -> None:
     """Fails when a direction is turned round: previous for next, or queries for
     keys."""
-    n, name = 6, "encoder.layers.0.self_attention"
-    keys = torch.ones(1, n, dtype=torch.bool)
-    weights = torch.zeros(1, 1, n, n)
+    n = 6
+    weights = torch.zeros(n, n)
     for i in range(n):
-        weights[0, 0, i, min(max(i + shift, 0), n - 1)] = 1
-    found = measure_heads(
-        weights, allowed_keys(name, keys, keys), patterns_of(name, keys, n)
-    )
-    measures = {
-        what: value / found[0, "queries"]
-        for (_, what), value in found.items()
-        if what != "queries"
-    }
+        weights[i, min(max(i + shift, 0), n - 1)] = 1
+    found = head_measures([made(weights)], "encoder")
+    measures = {name: float(value) for name, value in found.items()}
     assert head_class(measures) == pattern and measures["entropy"] < 1e-6
-    assert measures[pattern] == pytest.approx(
-        (n - abs(shift)) / n - (n - abs(shift)) / n / n
-    )
+    expected = (n - abs(shift)) / n - (n - abs(shift)) / n / n
+    assert measures[pattern] == pytest.approx(expected)
 
 
 def test_an_indifferent_head_is_diffuse() -> None:
-    """Fails when chance is not subtracted: in a decoder the first word gets much from
-    everybody."""
-    n, name = 6, "decoder.layers.0.self_attention"
-    keys = torch.ones(1, n, dtype=torch.bool)
-    allowed = allowed_keys(name, keys, keys)
-    assert allowed[0].sum(dim=-1).tolist() == [
-        0,
-        2,
-        3,
-        4,
-        5,
-        6,
-    ]  # the first query has no choice
+    """Fails when chance is not subtracted: in a decoder the first token gets much from
+    everybody, and the first query has no choice."""
+    n = 6
     weights = torch.ones(n, n).tril() / torch.arange(1, n + 1).unsqueeze(1)
-    found = measure_heads(weights.view(1, 1, n, n), allowed, patterns_of(name, keys, n))
-    assert found[0, "queries"] == 5
-    assert found[0, "entropy"] / 5 == pytest.approx(1)
-    assert all(
-        abs(value) < 1e-5
-        for (_, what), value in found.items()
-        if what not in ("entropy", "queries")
-    )
-    assert head_class({"entropy": 1.0, "same word": 0.0}) == "diffuse"
-    assert head_class({"entropy": 0.5, "same word": 0.1}) == "mixed"
+    found = head_measures([made(weights)], "decoder")
+    assert float(found.pop("entropy")) == pytest.approx(1)
+    assert set(found) == {"previous", "same", "first"}
+    assert all(abs(float(value)) < 1e-5 for value in found.values())
+    assert head_class({"entropy": 1.0, "same": 0.0}) == "diffuse"
+    assert head_class({"entropy": 0.5, "same": 0.1}) == "other"
 
 
-def test_measures_do_not_depend_on_the_batch(
-    small: Translator, subwords: Subwords
-) -> None:
-    """Fails when padding counts as a key or a query, or the mean is taken over batches
-    in place of words."""
-    sentences = [
+def test_long_sentences_count_for_more(small: Translator) -> None:
+    """Fails when the mean is taken over sentences in place of queries."""
+    pairs = [
         ("the dog", "der Hund"),
         ("the old woman sees the small dog", "die alte Frau sieht den kleinen Hund"),
     ]
-    encoded = encode_pairs(sentences * 2, subwords)
-    together, alone = (
-        head_measures(small, encoded),
-        head_measures(small, encoded, max_tokens=30),
-    )
-    assert set(together) == set(heads_of(small.model))
-    for head, measures in together.items():
-        assert measures == pytest.approx(alone[head], abs=1e-5)
+    maps = [attention_maps(small, *pair) for pair in pairs]
+    for kind in KINDS:
+        sizes = [len(m.sides(kind)[0]) - (kind == "decoder") for m in maps]
+        both = head_measures(maps, kind)
+        alone = [head_measures([m], kind) for m in maps]
+        for name, value in both.items():
+            sums = sum(n * a[name] for n, a in zip(sizes, alone, strict=True))
+            assert_close(value, sums / sum(sizes))
+
+
+# Values, relations, rollout -----------------------------------------------------------
+
+
+def test_norms_are_those_of_what_a_key_adds(small: Translator) -> None:
+    """Fails when a head gets another head's part of the output projection, or the
+    layers are out of order: the sum of weight times what a key adds must be what the
+    attention gives out."""
+    source, target = "the old dog", "der alte Hund"
+    batch = make_batch(encode_pairs([(source, target)], small.subwords))
+    attention = small.model.decoder.layers[1].cross_attention
+    seen = {}
+    handles = [
+        attention.value_projection.register_forward_hook(
+            lambda _, args, out: seen.update(values=out[0])
+        )
+    ]
+    with torch.no_grad():
+        small.model(batch.source, batch.target_input)
+    handles[0].remove()
+    norms = value_norms(small, source, target)
+    for head in range(2):
+        part = slice(head * attention.d_v, (head + 1) * attention.d_v)
+        weight = attention.output_projection.weight[:, part]
+        added = seen["values"][:, part] @ weight.T
+        assert_close(norms["cross"][1, head], added.norm(dim=-1))
+    assert {
+        kind: tuple(norm.shape[:2]) for kind, norm in norms.items()
+    } == dict.fromkeys(KINDS, (2, 2))
+
+
+def test_weighing_by_value_moves_weight_to_long_values(small: Translator) -> None:
+    """Fails when queries are scaled in place of keys, or rows no longer sum to one."""
+    maps = attention_maps(small, "the old dog", "der alte Hund")
+    norms = value_norms(small, "the old dog", "der alte Hund")
+    weighed = weigh_by_value(maps, norms)
+    for kind in KINDS:
+        sums = weighed.of(kind).sum(dim=-1)
+        assert_close(sums, torch.ones_like(sums))
+        ratio = weighed.of(kind) / maps.of(kind)
+        last = ratio[0, 0, -1] / norms[kind][0, 0]
+        assert_close(last[~last.isnan()], last[:1].expand(int((~last.isnan()).sum())))
+    assert weighed.source == maps.source
+
+
+def test_relations_are_known_by_construction() -> None:
+    """Fails when a relation leads to another word than it says, or comes at one
+    distance only."""
+    sentences = ours.related_sentences(200)
+    assert sentences == ours.related_sentences(200) != ours.related_sentences(200, 1)
+    assert len({sentence.text for sentence in sentences}) == 200
+    words = {
+        "article → noun": ("a the".split(), None),
+        "object → verb": (ours.THINGS, ours.ACTIONS),
+        "subject → verb": (ours.PEOPLE, ours.ACTIONS),
+        "preposition → noun": ("in on".split(), [*ours.CLOTHES, *ours.PLACES]),
+        "adjective → noun": (ours.LOOKS + ours.COLORS, None),
+    }
+    for relation, (first, second) in words.items():
+        found = [
+            (s.words[i], s.words[j], j - i)
+            for s in sentences
+            for name, i, j in s.relations
+            if name == relation
+        ]
+        assert {a for a, _, _ in found} <= set(first)
+        assert second is None or {b for _, b, _ in found} <= set(second)
+        assert len({distance for _, _, distance in found}) > 1
+    for distance in (2, 5, 9):
+        for sentence in ours.far_objects(distance):
+            [(_, i, j)] = sentence.relations
+            assert i - j == distance and sentence.words[i] in ours.THINGS
+            assert sentence.words[j] in ours.ACTIONS
+
+
+def test_a_relation_is_found_by_the_head_that_follows_it() -> None:
+    """Fails when rows and columns change places, a word counts as its own relative, or
+    the end token does."""
+    sentence = ours.RelatedWords(["a", "red", "ball"], [("adjective → noun", 1, 2)])
+    weights = torch.zeros(1, 2, 5, 5)
+    weights[0, 0, 1] = torch.tensor([0.05, 0.3, 0.2, 0.05, 0.4])  # itself, the end
+    weights[0, 1, 1, 0] = 1
+    words = [*sentence.words, ".", "end"]
+    maps = AttentionMaps(words, [], weights, weights, weights)
+    found = relation_accuracy([maps], [sentence], "adjective → noun")
+    assert found.tolist() == [[1.0, 0.0]]
+
+
+def test_the_shipped_translator_follows_syntax(shipped: Translator) -> None:
+    """Fails when what chapter 17 says of the last layer's heads is no longer so."""
+    sentences = ours.related_sentences(60, seed=5)
+    maps = [
+        merge_words(attention_maps(shipped, s.text, ""), shipped.subwords)
+        for s in sentences
+    ]
+    for relation, head in (
+        ("object → verb", (3, 3)),
+        ("noun → preposition", (3, 3)),
+        ("preposition → noun", (3, 2)),
+        ("adjective → noun", (3, 2)),
+    ):
+        accuracy = float(relation_accuracy(maps, sentences, relation)[head])
+        baseline = ours.distance_accuracy(sentences, sentences, relation)
+        assert accuracy > 0.9 and accuracy > baseline + 0.1, relation
+
+
+def test_rollout() -> None:
+    """Fails when layers are multiplied in the wrong order, or the residual connection
+    is left out."""
+    first = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
+    second = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
+    weights = torch.stack([first, second]).unsqueeze(1)  # (layers, 1, 2, 2)
+    half = torch.full((2, 2), 0.5)
+    expected = (second + torch.eye(2)) / 2 @ half
+    assert_close(attention_rollout(weights), expected)
+    two_heads = torch.rand(3, 2, 4, 4).softmax(dim=-1)
+    rolled = attention_rollout(two_heads)
+    assert_close(rolled.sum(dim=-1), torch.ones(4))
+    assert_close(rolled, attention_rollout(two_heads.mean(dim=1, keepdim=True)))
+
+
+# Alignment ----------------------------------------------------------------------------
 
 
 def test_captions_link_words_that_stand_for_each_other() -> None:
@@ -335,7 +457,7 @@ def test_every_word_of_every_caption_is_linked(shipped: Translator) -> None:
     captions = aligned_captions()
     assert len({caption.pair for caption in captions}) == len(captions)
     for caption in captions[::7]:
-        links = link_matrix(caption)
+        links = caption.link_matrix
         assert links.any(dim=0).all() and links.any(dim=1).all()
         for words, sentence in zip(
             (caption.source, caption.target), caption.pair, strict=True
@@ -377,7 +499,9 @@ def test_the_row_that_reads_is_one_below_the_row_that_writes(
         len(pieces) == len(caption.target) + 1
     ):  # no word in several pieces: one row each
         assert_close(reads[:, :, :-1], writes[:, :, 1:])
-    with pytest.raises(ValueError, match="row is 'both', expected 'writes' or 'reads'"):
+    with pytest.raises(
+        ValueError, match="row is 'both', expected one of 'writes', 'reads'"
+    ):
         aligned_weights(shipped, caption, "both")
 
 
@@ -406,8 +530,8 @@ def test_a_head_that_is_off_adds_nothing(small: Translator, subwords: Subwords) 
     """Fails when the wrong columns are zeroed, or a head stays off after the block or
     an error in it."""
     batch = make_batch(encode_pairs([("the dog sees", "der Hund sieht")], subwords))
-    model, head = small.model, ("decoder.layers.1.cross_attention", 1)
-    attention = model.get_submodule(head[0])
+    model, head = small.model, Head("cross", 1, 1)
+    attention = model.get_submodule(head.module)
 
     def logits() -> torch.Tensor:
         with torch.no_grad():
@@ -426,10 +550,25 @@ def test_a_head_that_is_off_adds_nothing(small: Translator, subwords: Subwords) 
         raise ZeroDivisionError
     assert torch.equal(before, logits()) and not torch.equal(before, off)
     with (
-        pytest.raises(ValueError, match=r"there is no head .*, 2\)"),
-        switched_off(model, [(head[0], 2)]),
+        pytest.raises(ValueError, match="head is Head.*number=2.*expected one of"),
+        switched_off(model, [Head("cross", 1, 2)]),
     ):
         pass
+
+
+def test_several_heads_of_an_attention_are_off_together(small: Translator) -> None:
+    """Fails when the second head switched off brings the first one back."""
+    both = [Head("encoder", 0, 0), Head("encoder", 0, 1)]
+    tokens = torch.tensor([[5, 6, 7]])
+    attention = small.model.get_submodule(both[0].module)
+    seen = []
+    handle = attention.output_projection.register_forward_hook(
+        lambda _, args, out: seen.append(args[0])
+    )
+    with torch.no_grad(), switched_off(small.model, both):
+        small.model.encode(tokens)
+    handle.remove()
+    assert not seen[0].any()
 
 
 def test_a_head_is_off_in_cached_decoding_too(small: Translator) -> None:
@@ -451,7 +590,9 @@ def test_ablation_scores_each_head_and_changes_nothing(small: Translator) -> Non
     ]
     heads = heads_of(small.model)[:3]
     found = head_ablation(small, pairs, heads, beam_size=1)
-    assert [(row["attention"], row["head"]) for row in found["heads"]] == heads
+    assert [(row["attention"], row["head"]) for row in found["heads"]] == [
+        (head.module, head.number) for head in heads
+    ]
     assert found["sentences"] == 2 and found["beam"] == 1
     alone = head_ablation(small, pairs, heads[2:], beam_size=1)
     assert alone["heads"] == found["heads"][2:] and alone["bleu"] == found["bleu"]
@@ -469,17 +610,15 @@ def test_the_command_writes_a_record(small: Translator, tmp_path, monkeypatch) -
             ("the end", "das Ende"),
         ]
 
-    monkeypatch.setattr(visualization, "load_multi30k", Three)
+    monkeypatch.setattr(ablation, "load_multi30k", Three)
     path = tmp_path / "record.json"
-    result = CliRunner().invoke(
-        record_ablation, [str(path), "--sentences", "2", "--beam", "1"]
-    )
+    arguments = [str(path), "--sentences", "2", "--beam", "1"]
+    result = CliRunner().invoke(ablation.main, arguments)
     assert result.exit_code == 0, result.output
     record = json.loads(path.read_text(encoding="utf-8"))
-    assert record["sentences"] == 2 and len(record["heads"]) == len(
-        heads_of(small.model)
-    )
-    assert record["command"].startswith("python -m annotated_transformer.visualization")
+    assert record["sentences"] == 2
+    assert len(record["heads"]) == len(heads_of(small.model))
+    assert record["command"].startswith(" ".join(ablation.PROGRAM))
     for name in ("commit", "versions", "hardware", "date", "translator", "beam"):
         assert record[name] is not None or name == "commit"
     assert record["translator"] == small.facts
@@ -487,14 +626,15 @@ def test_the_command_writes_a_record(small: Translator, tmp_path, monkeypatch) -
 
 def test_the_record_is_of_the_shipped_translator(shipped: Translator) -> None:
     """Fails when the translator is trained anew and the command of chapter 17 is not
-    run again."""
+    run again; or when the bootstrap could not show a p below Bonferroni's line."""
     record = read_record("head_ablation")
-    assert {(row["attention"], row["head"]) for row in record["heads"]} == set(
-        heads_of(shipped.model)
-    )
+    assert {(row["attention"], row["head"]) for row in record["heads"]} == {
+        (head.module, head.number) for head in heads_of(shipped.model)
+    }
     assert record["translator"] == {
         name: shipped.facts[name] for name in record["translator"]
     }
     assert all(
         0 <= row["bleu"] <= 100 and 0 <= row["p"] <= 1 for row in record["heads"]
     )
+    assert 1 / 1001 < 0.05 / len(record["heads"])
