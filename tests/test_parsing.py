@@ -142,6 +142,7 @@ def test_the_whole_sample_there_and_back(sample: Treebank) -> None:
         )
 
 
+@pytest.mark.slow
 @needs_sample
 def test_the_split_is_fixed_and_by_file(sample: Treebank) -> None:
     """Fails when a file changes sides, or the parts share trees because one is read
@@ -337,6 +338,7 @@ def test_the_score_is_that_of_pyevalb() -> None:
     assert compare_with_pyevalb(gold, [perturbed(tree, rng) for tree in gold]) > 200
 
 
+@pytest.mark.slow
 @needs_sample
 def test_the_score_is_that_of_pyevalb_on_the_sample(sample: Treebank) -> None:
     """Fails as the test above, on trees with everything that newspapers have."""
@@ -482,6 +484,7 @@ def learned() -> tuple[Transformer, ParsingVocabulary, list[Tree]]:
     return model, vocabulary, trees
 
 
+@pytest.mark.slow
 def test_a_few_trees_are_learned_exactly(learned: tuple) -> None:
     """Fails when source and target are out of step, or the search's order is not
     undone."""
@@ -495,6 +498,7 @@ def test_a_few_trees_are_learned_exactly(learned: tuple) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_search_is_the_papers(
     learned: tuple, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -718,6 +722,7 @@ def test_baselines_are_built_from_the_words_alone() -> None:
     assert preterminals(right_branching(tags * 2000)) == tags * 2000  # no recursion
 
 
+@pytest.mark.slow
 @needs_sample
 def test_the_recorded_baselines_are_those_of_the_sample(sample: Treebank) -> None:
     """Fails when the record of the baselines is not what the sample gives."""
