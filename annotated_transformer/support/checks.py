@@ -397,3 +397,30 @@ def check_weights(tensors: dict[str, Tensor]) -> None:
             f"{bad[0]} has numbers that are not finite, or above 65,504 and too large "
             "for half"
         )
+
+
+def check_mask_id(mask_id: int, first: int) -> None:
+    """Raise ValueError unless words lie between ``first`` and ``mask_id``."""
+    if mask_id <= first:
+        raise ValueError(
+            f"mask_id is {mask_id}, expected an id above {first} and above all tokens: "
+            "add one at the end of the vocabulary"
+        )
+
+
+def check_patches(images: Tensor, patch_size: int) -> None:
+    """Raise ValueError unless images ``(..., height, width)`` are whole patches."""
+    height, width = images.shape[-2:]
+    if height % patch_size or width % patch_size:
+        raise ValueError(
+            f"images of ({height}, {width}) pixels: expected a whole number of patches "
+            f"of {patch_size} x {patch_size}; crop or pad them"
+        )
+
+
+def check_patch_count(patches: Tensor, expected: int) -> None:
+    """Raise ValueError unless ``patches`` ``(batch, n, size)`` are ``expected`` many."""
+    if patches.size(1) != expected:
+        raise ValueError(
+            f"{patches.size(1)} patches, expected {expected}: resize the images"
+        )
