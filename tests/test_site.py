@@ -354,6 +354,7 @@ def test_corpora_matter_only_to_those_who_read_them(project: Path) -> None:
         "from annotated_transformer import (\n    c,\n    b,\n)",
         "def later():\n    from annotated_transformer.b import y",
         "%pip install x\nfrom annotated_transformer.support import e",
+        "!ls\nx = (\n    7\n    % 2\n    != 1\n)\nimport annotated_transformer.b",
         "script = 'from annotated_transformer.support.e import y'",
     ],
 )
@@ -453,6 +454,14 @@ def test_exercises_are_counted(tmp_path: Path) -> None:
         "### BEGIN SOLUTION\nx = 1",
     )
     assert pages.exercises_in(path) == (2, 1)
+
+
+def test_what_a_hand_written_module_offers() -> None:
+    """Functions, classes and documented data; nothing private, no import."""
+    code = 'import os\nA = 1\n"""A."""\nB = 2\n_C = 3\n"""C."""\n'
+    code += "def f(): pass\nclass D: pass\ndef _g(): pass\n"
+    kinds = {"A": "autodata", "f": "autofunction", "D": "autoclass"}
+    assert pages.public_names(code) == kinds
 
 
 def test_the_ledger_fills_the_paper_map() -> None:

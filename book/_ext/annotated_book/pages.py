@@ -6,6 +6,7 @@ the comment is replaced by Markdown made from the ledger, from the notebooks' me
 or from the package's modules.
 """
 
+import ast
 import hashlib
 import json
 import platform
@@ -337,6 +338,39 @@ def api(root: Path) -> str:
     return "\n".join(lines) or "The package has no module yet."
 
 
+def public_names(code: str) -> dict[str, str]:
+    """What a hand-written module offers, with the directive of autodoc for each: all
+    public functions and classes, and the data that has a docstring."""
+    found, body = {}, ast.parse(code).body
+    for node, following in zip(body, [*body[1:], None], strict=True):
+        if isinstance(node, ast.FunctionDef):
+            found[node.name] = "autofunction"
+        elif isinstance(node, ast.ClassDef):
+            found[node.name] = "autoclass"
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+            value = following.value if isinstance(following, ast.Expr) else None
+            if isinstance(target, ast.Name) and isinstance(value, ast.Constant):
+                found[target.id] = "autodata"
+    return {name: kind for name, kind in found.items() if not name.startswith("_")}
+
+
+def support(root: Path) -> str:
+    """The hand-written modules, each with what it is for and what it offers."""
+    lines = []
+    for file in sorted((root / "annotated_transformer" / "support").glob("[!_]*.py")):
+        code = file.read_text(encoding="utf-8")
+        full = f"annotated_transformer.support.{file.stem}"
+        about = (ast.get_docstring(ast.parse(code)) or "").partition("\n\n")[0]
+        lines += [f"## {file.stem}", "", "```{eval-rst}", f".. py:module:: {full}", ""]
+        lines += [about, ""]
+        for name, kind in public_names(code).items():
+            options = ["   :members:"] if kind == "autoclass" else []
+            lines += [f".. {kind}:: {full}.{name}", *options, ""]
+        lines += ["```", ""]
+    return "\n".join(lines) or "There is nothing yet."
+
+
 def lead_back(
     app: Sphinx, what: str, name: str, thing: object, options: dict, lines: list[str]
 ) -> None:
@@ -455,6 +489,7 @@ MAKERS = {
     "paper-map": paper_map,
     "glossary": lambda root: glossary.page(root),
     "api": api,
+    "support": support,
     "versions": versions,
 }
 
@@ -475,10 +510,10 @@ def filled(text: str, docname: str, root: Path, env: BuildEnvironment) -> str:
 def _digest(kinds: list[str], root: Path) -> str:
     """A hash of what is filled in, and of the docstrings behind the API page."""
     parts = [MAKERS[kind](root) for kind in kinds]
-    if "api" in kinds:
+    if {"api", "support"} & set(kinds):
         parts += [
             path.read_text(encoding="utf-8")
-            for path in sorted((root / "annotated_transformer").glob("*.py"))
+            for path in sorted((root / "annotated_transformer").rglob("*.py"))
         ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 

@@ -19,7 +19,7 @@ from pathlib import Path
 PACKAGE = "annotated_transformer"
 DATA_VARIABLE = "ANNOTATED_TRANSFORMER_DATA"
 CACHES = Path("_build/.jupyter_cache")
-MAGIC = re.compile(r"^(\s*)[%!].*$", re.M)  # what only Jupyter understands
+MAGIC = re.compile(r"^(\s*)(%+[a-z]|!(?!=)).*$", re.M)  # what only Jupyter understands
 COMMAND = re.compile(rf"{PACKAGE.replace('_', '-')} |-m\W+{PACKAGE}\b")
 
 
@@ -51,7 +51,7 @@ def imports_of(code: str, inside: list[str]) -> list[list[str]]:
     Code in strings counts as well, since a chapter may run it in another process, and
     so does a chapter's use of the command line.
     """
-    code = MAGIC.sub(r"\1pass", code)
+    code = code if inside else MAGIC.sub(r"\1pass", code)
     command = not inside and COMMAND.search(code)
     names, tree = [[PACKAGE, "__main__"]] if command else [], ast.parse(code)
     texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
