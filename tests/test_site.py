@@ -464,6 +464,16 @@ def test_what_a_hand_written_module_offers() -> None:
     assert pages.public_names(code) == kinds
 
 
+def test_the_course_has_each_chapter_once() -> None:
+    """Fails when the weekly plan forgets a chapter on the paper, or names one twice."""
+    planned = " ".join(pages.WEEKS).split()
+    numbers = {chapter["number"] for _, chapter in pages.chapters_of(ROOT)}
+    assert len(planned) == len(set(planned)) and set(planned) <= numbers
+    assert {f"{number:02d}" for number in range(20)} <= set(planned)
+    assert pages.weeks(ROOT).count("ipynb") == len(planned)
+    assert pages.points_of(5, 3) == 16
+
+
 def test_the_ledger_fills_the_paper_map() -> None:
     """Each entry of the ledger is a row, and each status in use is one that the page
     explains, with its sign."""

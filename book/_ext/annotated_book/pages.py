@@ -148,8 +148,8 @@ def instructors(root: Path) -> str:
     """A table of chapters for planning a course, then each chapter's objectives."""
     chapters = chapters_of(root)
     rows = [
-        "| chapter | needs | reading | exercises | of them in code | running |",
-        "|---|---|---:|---:|---:|---|",
+        "| chapter | needs | reading | exercises | in code | points | running |",
+        "|---|---|---:|---:|---:|---:|---|",
     ]
     goals = [
         "## Objectives",
@@ -166,7 +166,7 @@ def instructors(root: Path) -> str:
         rows.append(
             f"| {link} | {needs or 'none'} | {chapter['reading_minutes']} min "
             f"| {exercises}: {chapter.get('exercise_minutes', 0)} min | {graded} "
-            f"| {chapter['running_minutes']} |"
+            f"| {points_of(exercises, graded)} | {chapter['running_minutes']} |"
         )
         goals += [
             "",
@@ -184,6 +184,33 @@ def instructors(root: Path) -> str:
         f"about {round(work)} more.",
     ]
     return "\n".join([*rows, "", *goals])
+
+
+def points_of(exercises: int, graded: int) -> int:
+    """The points of a chapter: two for an exercise in words, four for one in code."""
+    return 2 * max(exercises - graded, 0) + 4 * graded
+
+
+# Twelve weeks, by the chapters' numbers.
+WEEKS = ["00 B 01", "02 03", "04 05", "06", "07 08", "09 10", "11"]
+WEEKS += ["12 13", "14", "15 16", "17 18", "19"]
+
+
+def weeks(root: Path) -> str:
+    """A course of twelve weeks, with the hours that each asks for."""
+    chapters = {
+        chapter["number"]: (path, chapter) for path, chapter in chapters_of(root)
+    }
+    lines = ["| week | chapters | hours at home |", "|---:|---|---:|"]
+    for week, numbers in enumerate(WEEKS, 1):
+        found = [chapters[number] for number in numbers.split()]
+        links = [f"[{numbered(c)}](../notebooks/{path.name})" for path, c in found]
+        minutes = sum(
+            chapter["reading_minutes"] + chapter.get("exercise_minutes", 0)
+            for _, chapter in found
+        )
+        lines.append(f"| {week} | {', '.join(links)} | {round(minutes / 30) / 2} |")
+    return "\n".join(lines)
 
 
 # The paper map ------------------------------------------------------------------------
@@ -486,6 +513,7 @@ def times_page(app: Sphinx, env: BuildEnvironment) -> list[str]:
 MAKERS = {
     "chapter-map": chapter_map,
     "instructors": instructors,
+    "weeks": weeks,
     "paper-map": paper_map,
     "glossary": lambda root: glossary.page(root),
     "api": api,
