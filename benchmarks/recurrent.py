@@ -9,13 +9,18 @@ import click
 import torch
 from contest import threads_option, write_record
 
-from annotated_transformer.support.cli import PRESETS, batches_of, pairs_of, read_corpus
 from annotated_transformer.data import make_batch
 from annotated_transformer.decoding import up_to_end
 from annotated_transformer.evaluation import average_checkpoints, score
 from annotated_transformer.recurrence import RecurrentTranslator
 from annotated_transformer.subwords import Subwords
 from annotated_transformer.support.checkpoints import find_checkpoints
+from annotated_transformer.support.cli_options import PRESETS
+from annotated_transformer.support.run_folders import (
+    batches_of,
+    pairs_of,
+    read_corpus,
+)
 from annotated_transformer.support.runs import Trainer
 from annotated_transformer.training import TrainingConfig
 from annotated_transformer.transformer import count_parameters

@@ -200,7 +200,8 @@ def trainer(
         losses = []
         for batch in batches:
             steps += 1
-            losses.append(update(model, optimizer, [batch], steps, training))
+            report = update(model, optimizer, [batch], steps, training)
+            losses.append(report.loss)
         return losses
 
     return train

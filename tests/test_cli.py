@@ -20,16 +20,18 @@ import click
 import pytest
 import torch
 from click.testing import CliRunner, Result
+from sacrebleu import BLEU
 
 import annotated_transformer
-from annotated_transformer import cli
-from annotated_transformer.support.cli import main
-from annotated_transformer.support.corpora import miniature_corpus
+from annotated_transformer.support import cli
 from annotated_transformer.support.checkpoints import digest_of, load_tensors
+from annotated_transformer.support.cli import main
+from annotated_transformer.support.cli_options import OF_LATER_MODELS, OF_THE_VOCABULARY
+from annotated_transformer.support.corpora import miniature_corpus
+from annotated_transformer.support.records import typed
 from annotated_transformer.support.runs import SavedRun
 from annotated_transformer.training import TrainingConfig
 from annotated_transformer.transformer import TransformerConfig
-from annotated_transformer.support.records import typed
 from annotated_transformer.translator import PRETRAINED, Translator
 
 COMMANDS = ["prepare", "train", "average", "translate", "evaluate"]
@@ -189,7 +191,7 @@ def test_every_field_of_both_configurations_is_an_option() -> None:
     text = " ".join(done("train", "--help").stdout.split())
     for config in (TransformerConfig, TrainingConfig):
         for field in fields(config):
-            expected = field.name not in ("vocabulary_size", "pad_id")
+            expected = field.name not in OF_THE_VOCABULARY + OF_LATER_MODELS
             assert (f"--{field.name.replace('_', '-')} " in text) == expected, (
                 field.name
             )
@@ -225,7 +227,7 @@ def test_every_option_reaches_its_field(data: Path, tmp_path: Path) -> None:
         "seed": 5,
         "save_every": 7,
     }
-    values |= {"keep": 2, "log_every": 3}
+    values |= {"keep": 2, "log_every": 3, "clip_norm": 2.5}
     words = [
         word
         for name, value in values.items()
@@ -235,7 +237,7 @@ def test_every_option_reaches_its_field(data: Path, tmp_path: Path) -> None:
     facts = json.loads((tmp_path / "run" / "run.json").read_text())
     made = facts["model"] | facts["training"]
     assert {name: made[name] for name in values} == values
-    assert made.keys() - values.keys() == {"vocabulary_size", "pad_id"}
+    assert made.keys() - values.keys() == {*OF_THE_VOCABULARY, *OF_LATER_MODELS}
 
 
 # prepare
@@ -840,9 +842,7 @@ def test_a_disk_that_fills_up_while_training(
 
     with monkeypatch.context() as patch:
         patch.setattr(SavedRun, name, write)
-        says = (
-            "checkpoints written before are whole: mend that, and go on with --resume"
-        )
+        says = "checkpoints written before are whole: fix that, and go on with --resume"
         refused("train", data, tmp_path / "run", *TINY, "--steps", 4, says=says)
     assert (
         sorted(path.name for path in (tmp_path / "run").glob("step-*.json"))[-1]
@@ -1389,19 +1389,21 @@ class Evil:
         return (Path.touch, (self.path,))
 
 
-@pytest.mark.parametrize("sealed", [False, True])
-def test_a_pickle_is_never_executed(broken: Path, tmp_path: Path, sealed: bool) -> None:
+@pytest.mark.parametrize("with_digest", [False, True])
+def test_a_pickle_is_never_executed(
+    broken: Path, tmp_path: Path, with_digest: bool
+) -> None:
     """Even where somebody computed the right SHA-256 for it. Fails when anything
     unpickles."""
     content = pickle.dumps(Evil(tmp_path / "executed"))
     (broken / "model.safetensors").write_bytes(content)
-    if sealed:
+    if with_digest:
         facts = json.loads((broken / "model.json").read_text())
         del facts["sha256"]
         (broken / "model.json").write_text(
             json.dumps(facts | {"sha256": digest_of(content, facts)})
         )
-    says = "pickles are never loaded" if sealed else "is damaged"
+    says = "pickles are never loaded" if with_digest else "is damaged"
     refused("translate", "--model", broken, text="A dog.\n", says=says)
     assert not (tmp_path / "executed").exists()
     pickle.loads(content)
@@ -1521,6 +1523,13 @@ def test_evaluate_prints_a_record(translator: Path, data: Path, tmp_path: Path) 
         and record["average_command"]
     )
     assert (tmp_path / "out.de").read_text(encoding="utf-8").count("\n") == 20
+    statistics = record["sentence_statistics"]
+    assert statistics["order"][:3] == ["ref_len", "hyp_len", "total_1"]
+    for name in ("bleu", "bleu_lower_case"):
+        sums = [sum(column) for column in zip(*statistics[name], strict=True)]
+        found = BLEU.compute_bleu(sums[6:], sums[2:6], sums[1], sums[0], "exp")
+        assert len(statistics[name]) == 20
+        assert round(found.score, 2) == record["scores"][name]["score"]
 
 
 def test_evaluate_scores_what_translate_writes(

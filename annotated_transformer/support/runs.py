@@ -287,7 +287,7 @@ class Trainer(SavedRun):
     def agree(self, stop: bool, cpu_seconds: float) -> tuple[bool, float]:
         """Whether any worker wants to stop, and the CPU seconds of all together.
 
-        All workers have to stop at the same step: one would wait for the others forever.
+        All have to stop at the same step, or one would wait for the others forever.
         """
         own = torch.tensor([stop, cpu_seconds], device=self.device)
         asked, spent = sum_over_workers(own).tolist()
