@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from annotated_transformer import decoding
 from annotated_transformer.decoding import (
     CachedDecoder,
-    OpenHypotheses,
+    LiveHypotheses,
     PrefixDecoder,
     beam_search,
     greedy_search,
@@ -23,6 +23,7 @@ from annotated_transformer.decoding import (
     up_to_end,
 )
 from annotated_transformer.subwords import BOS_ID, EOS_ID, PAD_ID
+from annotated_transformer.support.search_tree import draw_search_tree
 from annotated_transformer.transformer import Transformer, TransformerConfig
 
 rows = st.lists(sentences, min_size=1, max_size=4)
@@ -154,7 +155,6 @@ def test_what_stands_behind_the_end_is_cut(words: list[int], rest: list[int]) ->
         (torch.zeros(0, 3, dtype=torch.long), r"shape \(0, 3\).*empty batches"),
         (torch.tensor([5, 6]), r"shape \(2,\), expected \(batch, length\)"),
         (torch.full((1, 41), 5), "41 tokens is longer than max_length 40"),
-        (torch.tensor([[VOCABULARY_SIZE]]), "ids from 20 to 20, expected 0 to 19"),
     ],
 )
 def test_bad_sources_are_named(source: Tensor, message: str) -> None:
@@ -162,6 +162,13 @@ def test_bad_sources_are_named(source: Tensor, message: str) -> None:
     for search in (greedy_search, beam_search):
         with pytest.raises(ValueError, match=message):
             search(small(), source)
+
+
+def test_an_id_that_is_no_token_is_refused() -> None:
+    """Fails when a token beyond the vocabulary is searched for all the same."""
+    for search in (greedy_search, beam_search):
+        with pytest.raises(IndexError):
+            search(small(), torch.tensor([[VOCABULARY_SIZE]]))
 
 
 def test_a_limit_below_one_is_refused() -> None:
@@ -312,10 +319,10 @@ def test_a_beam_as_wide_as_the_search_space_finds_the_best_of_all(seed: int) -> 
 def test_stopping_early_never_changes_the_best(
     rows: list[list[int]], seed: int, beam_size: int, alpha: float
 ) -> None:
-    """Fails when a sentence is given up while an open hypothesis of it is still on the
+    """Fails when a sentence is given up while an live hypothesis of it is still on the
     way to the best score."""
 
-    class Patient(OpenHypotheses):
+    class Patient(LiveHypotheses):
         """Goes on to the limit: nothing that has ended is good enough."""
 
         def keep(self, alpha: float) -> tuple[Tensor, Tensor]:
@@ -326,7 +333,7 @@ def test_stopping_early_never_changes_the_best(
 
     model, source = small(seed), rectangle(rows)
     stopped = beam_search(model, source, beam_size, alpha, extra_length=6)
-    with patch.object(decoding, "OpenHypotheses", Patient):
+    with patch.object(decoding, "LiveHypotheses", Patient):
         patient = beam_search(model, source, beam_size, alpha, extra_length=6)
     for ours, theirs in zip(stopped, patient, strict=True):
         assert ours[0].ids == theirs[0].ids and ours[0].score == pytest.approx(
@@ -414,10 +421,33 @@ class LateWinner(Copier):
         return p.log()
 
 
-def test_an_open_hypothesis_that_can_still_win_is_waited_for() -> None:
+def test_a_live_hypothesis_that_can_still_win_is_waited_for() -> None:
     """Fails when the bound divides by the penalty of the present length: the short one
     has the better score then."""
     [[best, *others]] = beam_search(
         LateWinner(), torch.tensor([[7]]), 2, 0.6, extra_length=5, cache=False
     )
     assert best.ids == [5, 5, 5] and others[0].ids == []
+
+
+def test_the_drawing_of_a_tree_shows_the_way_to_the_best() -> None:
+    """Fails when a piece of text gets into the page as markup, the way to the winner is
+    closed, or more pruned branches are listed than asked for."""
+
+    def node(ids: list[str], log_p: float, fate: str, *children) -> SimpleNamespace:
+        return SimpleNamespace(
+            ids=ids,
+            log_p=log_p,
+            fate=fate,
+            children=children,
+            score=lambda alpha: log_p / (len(ids) or 1) ** alpha,
+        )
+
+    best = node(["<b>", "end"], -0.5, "finished")
+    others = [node(["<b>", f"w{i}"], -3.0 - i, "pruned") for i in range(5)]
+    kept = node(["<b>"], -0.25, "live", best, *others)
+    html = draw_search_tree(node([], 0.0, "live", kept), best, str, alpha=0.0, shown=2)
+    tree = html.partition("</p>")[2]
+    assert "&lt;b&gt;" in tree and "<b>" not in tree
+    assert tree.startswith("<details open") and tree.count("pruned") == 2
+    assert "finished, score -0.50" in tree and "w0" in tree and "w2" not in tree

@@ -133,6 +133,20 @@ EXERCISES = [
                 log_p[..., NEVER_SAID] = -math.inf
                 return log_p.gather(-1, target_output.unsqueeze(-1)).sum().item()
             """,
+            "skips the first word": """
+                words = torch.tensor([BOS_ID, *ids, EOS_ID])
+                logits = model(source, words[None, :-1])[0, 1:]
+                logits[:, NEVER_SAID] = -math.inf
+                log_p = logits.log_softmax(dim=-1)
+                return log_p.gather(-1, words[2:, None]).sum().item()
+            """,
+            "begins without the begin token": """
+                words = torch.tensor([*ids, EOS_ID])
+                logits = model(source, words[None])[0]
+                logits[:, NEVER_SAID] = -math.inf
+                log_p = logits.log_softmax(dim=-1)
+                return log_p.gather(-1, words[:, None]).sum().item()
+            """,
             "loops over the words": """
                 decoder, total = CachedDecoder(model, source), 0.0
                 for word, named in zip([BOS_ID] + ids, ids + [EOS_ID]):
@@ -200,6 +214,19 @@ EXERCISES = [
             "forgets what it drew": but(
                 "decoder.step(word.unsqueeze(1))",
                 "decoder.step(torch.full_like(word, BOS_ID).unsqueeze(1))",
+            ),
+            "has a temperature for the first word only": but(
+                "/ temperature", "/ (temperature if not said else 1.0)"
+            ),
+            "never ends at once": but(
+                "logits[:, NEVER_SAID] = -math.inf",
+                "logits[:, NEVER_SAID + ([] if said else [EOS_ID])] = -math.inf",
+            ),
+            "keeps 99 % of the probability": but(
+                DRAW,
+                "p, order = logits.softmax(dim=-1).sort(dim=-1, descending=True); "
+                "p = p.masked_fill(p.cumsum(dim=-1) - p > 0.99, 0.0); "
+                "word = order.gather(1, torch.multinomial(p, 1)).squeeze(1)",
             ),
             "sets the seed itself": but(
                 "model.eval()", "model.eval(); torch.manual_seed(0)"
