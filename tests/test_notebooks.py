@@ -71,15 +71,6 @@ def test_module_is_what_its_notebook_exports(module, exported):
     )
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_no_line_of_a_module_is_too_long(module):
-    """Fails when an exported line has more columns than the page shows. What nbdev
-    writes by itself it does not wrap: the promise in line 1, its marks, `__all__`."""
-    text = (PACKAGE / f"{module}.py").read_text(encoding="utf-8")
-    text = re.sub(r"^__all__ = \[[^\]]*\]$|^# .*\.ipynb.*$", "", text, flags=re.M)
-    assert [line for line in text.splitlines()[1:] if len(line) > 88] == []
-
-
 def test_no_module_is_left_over():
     """Fails when a module stands in the package that no notebook exports."""
     assert {path.stem for path in PACKAGE.glob("*.py")} - {
