@@ -1,28 +1,34 @@
-"""Chapter 14: text to text, records, and the cost of table 2."""
+"""Chapter 14: text to text, what its records say, and the cost of table 2."""
 
 import json
+import math
+import os
 import re
 from collections.abc import Iterator
 from itertools import count, islice
 from pathlib import Path
 
+import numpy as np
 import pytest
+import sacrebleu
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from annotated_transformer.evaluation import bleu_from_counts
 from annotated_transformer.subwords import Subwords, train_subwords
+from annotated_transformer.support.records import STATISTICS, read_record
+from annotated_transformer.support.test_set import book_sentences
 from annotated_transformer.transformer import (
     Transformer,
     TransformerConfig,
     count_parameters,
 )
-from annotated_transformer.support.records import read_record
 from annotated_transformer.translator import (
     PRETRAINED,
     Translator,
+    _read_line,
     attention_of,
-    read_line,
     scores_by_length,
     training_flops,
     translate_lines,
@@ -82,8 +88,8 @@ def test_a_long_line_is_cut_and_said(small: Translator, subwords: Subwords) -> N
     """Fails when the end token finds no place, and when a line that fits gets a
     note."""
     ids = subwords.encode("the dog sees a cat")
-    assert read_line("the dog sees a cat", subwords, len(ids) + 1) == (ids, "")
-    cut, note = read_line("the dog sees a cat", subwords, len(ids))
+    assert _read_line("the dog sees a cat", subwords, len(ids) + 1) == (ids, "")
+    cut, note = _read_line("the dog sees a cat", subwords, len(ids))
     assert cut == ids[:-1] and note == f"cut from {len(ids)} to {len(ids) - 1} tokens"
     [translation] = small.translate(["dog " * 10_000])
     assert len(translation.source_ids) == 23 and "to 23 tokens" in translation.note
@@ -185,6 +191,22 @@ def test_scores_by_length_cover_every_sentence_once() -> None:
     assert scores_by_length([], [], []) == []
 
 
+def test_a_sentence_may_have_several_references() -> None:
+    """Fails when only the first reference counts, or a sentence with one is given the
+    other's."""
+    sources, texts = ["w w", "w w w"], ["a b c d e", "p q r s t"]
+    references = [("x y", "a b c d e"), "p q r s t"]
+    (whole,) = scores_by_length(sources, texts, references)
+    assert whole["bleu"] == 100 and whole["length_ratio"] == 1
+    (first,) = scores_by_length(sources, texts, [("x y",), "p q r s t"])
+    assert first["bleu"] < 100
+    sentences = book_sentences("number")
+    said = [sentence.references[0] for sentence in sentences]
+    every = [sentence.references for sentence in sentences]
+    rows = scores_by_length([sentence.source for sentence in sentences], said, every)
+    assert all(row["bleu"] == 100 for row in rows)
+
+
 def test_table_2_is_time_times_machines() -> None:
     """Fails when hours are taken for seconds or the prefix is wrong."""
     assert training_flops(12, 8, 9.5) == pytest.approx(3.28e18, rel=0.01)
@@ -280,6 +302,124 @@ def test_a_record_has_its_provenance(run: str) -> None:
         == sentences
         == sum(row["sentences"] for row in record["scores_by_length"])
     )
+
+
+def counts_of(record: dict) -> np.ndarray:
+    """BLEU's counts of each sentence in a record: ``(sentences, 4, 3)``."""
+    rows = np.array(record["sentence_statistics"]["bleu"])
+    return np.stack([rows[:, 2:6], rows[:, [0] * 4], rows[:, 6:]], axis=-1)
+
+
+@pytest.mark.parametrize("name", ["multi30k_en_de", "multi30k_en_de_greedy"])
+def test_sentence_statistics_give_the_score_of_the_record(name: str) -> None:
+    """Fails when the statistics are of another translation than the score, or when the
+    order of their numbers is another."""
+    record = read_record(name)
+    assert record["sentence_statistics"]["order"] == list(STATISTICS)
+    assert record["command"] == read_record("multi30k_en_de")["command"]
+    for kind in ("bleu", "bleu_lower_case"):
+        rows = np.array(record["sentence_statistics"][kind])
+        assert rows.shape == (1000, 10) and (rows[:, 6:] <= rows[:, 2:6]).all()
+        total = np.stack([rows[:, 2:6], rows[:, [0] * 4], rows[:, 6:]], axis=-1).sum(0)
+        assert round(bleu_from_counts(total), 2) == record["scores"][kind]["score"]
+
+
+def bleu_of(name: str) -> float:
+    return read_record(f"multi30k_{name}")["scores"]["bleu"]["score"]
+
+
+def test_what_chapter_14_says_of_the_shipped_run(shipped: Translator) -> None:
+    """Fails when weights and record are of different runs, or the curve no longer
+    crosses the other after the switch to one direction."""
+    run, other = (
+        read_record("multi30k_en_de"),
+        read_record("multi30k_en_de_8000_subwords"),
+    )
+    assert run["parameters"] == count_parameters(shipped.model) <= 3_000_000
+    for name in ("command", "date", "step"):
+        assert shipped.facts[name] == run[name]
+    switch = int(run["command"].partition("--steps ")[2].split()[0])
+    alone = {e["step"]: e["validation_perplexity"] for e in other["history"]}
+    now = {e["step"]: e["validation_perplexity"] for e in run["history"]}
+    both = now.keys() & alone.keys()
+    behind = max(step for step in both if now[step] >= alone[step])
+    assert switch < behind < max(both) and run["model"] == other["model"]
+
+
+def test_what_chapter_14_says_of_the_recipes() -> None:
+    """Fails when the four recipes are not what the table says, their test scores do not
+    rise, or one step goes beyond the margin between two seeds."""
+    ends = ("_one_core", "_4000_subwords", "_8000_subwords", "")
+    test = [bleu_of(f"en_de{end}") for end in ends]
+    assert test == sorted(test)
+    second, third = (read_record(f"multi30k_en_de{end}") for end in ends[1:3])
+    changed = {
+        name
+        for part in ("model", "training")
+        for name in second[part]
+        if second[part][name] != third[part][name]
+    }
+    assert changed == {"vocabulary_size"}
+    first = read_record("multi30k_en_de_one_core")
+    assert first["workers"] == 1 and first["model"]["dropout"] < 0.3
+    seeds = [bleu_of(f"en_de_20_minutes_seed_{seed}") for seed in range(3)]
+    margin = 4.303 * np.std(seeds, ddof=1) * math.sqrt(2)
+    steps = np.diff([bleu_of(f"en_de_validation{end}") for end in ends[1:]])
+    assert (0 < steps).all() and (steps < margin).all()
+    single = read_record("multi30k_en_de_validation_last_checkpoint")
+    assert single["averaged"] == read_record("multi30k_en_de")["averaged"][-1:]
+    assert single["scores"]["bleu"]["score"] < bleu_of("en_de_validation")
+
+
+def test_what_chapter_14_says_of_twenty_minutes() -> None:
+    """Fails when the runs are not of one size and time, or their order is another."""
+    kinds = ("pre_norm_low_rate", "post_norm", "post_norm_high_rate")
+    names = [f"multi30k_en_de_20_minutes_seed_{seed}" for seed in range(3)]
+    names += [f"multi30k_en_de_20_minutes_{kind}" for kind in kinds]
+    runs = [read_record(name) for name in (*names, "benchmark_recurrent")]
+    assert all(run["seconds"] / 60 < 21 for run in runs)
+    sizes = [run["parameters"] for run in runs]
+    assert max(sizes) < 1.01 * min(sizes)
+    bleu = [run["scores"]["bleu"]["score"] for run in runs]
+    mean, deviation = np.mean(bleu[:3]), np.std(bleu[:3], ddof=1)
+    low, post, ruined, recurrent = bleu[3:]
+    margin = 4.303 * deviation * math.sqrt(1 + 1 / 3)
+    assert mean - low < margin < mean - max(post, recurrent) and ruined < post / 2
+    assert low - post > margin and recurrent < post
+    chrf = [run["scores"]["chrf"]["score"] for run in runs]
+    assert chrf[6] > chrf[4]  # the recurrent model, above post-norm
+
+
+def test_fused_attention_is_slow_in_sixteen_bits_on_a_cpu() -> None:
+    """Fails when sixteen bits with fused attention are not the slowest way."""
+    ratios = read_record("benchmark_precision")["speed_ratios"]
+    slowest, *_, fastest = sorted(ratios, key=ratios.get)
+    assert (slowest, fastest) == ("bf16, fused attention", "bf16")
+
+
+def test_the_reference_has_the_words_of_the_published_score() -> None:
+    """Fails when our reference is another than the one that Wu et al. print the length
+    of."""
+    folder = Path(os.environ.get("ANNOTATED_TRANSFORMER_DATA", "nowhere"))
+    path = folder / "multi30k" / "test_2016_flickr.lc.norm.tok.de"
+    if not path.is_file():
+        pytest.skip("the tokenized reference is not at hand")
+    assert len(path.read_text(encoding="utf-8").split()) == 12_103
+
+
+@pytest.mark.slow
+def test_what_chapter_14_says_of_other_captions(shipped: Translator) -> None:
+    """Fails when the captions of the book's own test set are no longer far below
+    Multi30k's, or everyday sentences no longer far below them."""
+    scores = {}
+    for kind in ("caption", "everyday"):
+        chosen = book_sentences(kind)
+        found = shipped.translate(sentence.source for sentence in chosen)
+        firsts = [sentence.references[0] for sentence in chosen]
+        said = [translation.text for translation in found]
+        scores[kind] = sacrebleu.corpus_bleu(said, [firsts]).score
+    assert scores["caption"] < bleu_of("en_de") / 2
+    assert scores["everyday"] < scores["caption"] / 2
 
 
 def test_the_model_card_gives_the_scores_of_the_record() -> None:
