@@ -64,7 +64,8 @@ def _children_of(
             "margin-left: 0.6em; line-height: 1.7; font-size: 0.95rem; "
             f"font-weight: {'bold' if wins else 'normal'};"
         )
-        style += " opacity: 0.6;" if child.fate == "pruned" else ""
+        if child.fate == "pruned":  # paler, and dark enough to read
+            style += " color: color-mix(in srgb, currentColor 75%, transparent);"
         if child.children:
             inside = _children_of(child, winner, piece_of, alpha, shown)
             opened = " open" if wins else ""
