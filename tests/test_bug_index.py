@@ -1,5 +1,5 @@
-"""Chapter 18's index of bugs against the chapters: every bug has its row, and every row
-its bug."""
+"""The page of bugs by symptom against the chapters: every bug has its row, and every
+row its bug."""
 
 import json
 import re
@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
-INDEX = "18_paper_versus_code"
 
 
 def prose(name: str) -> str:
@@ -35,22 +34,19 @@ def bugs_of(text: str) -> list[str]:
 
 
 def index_rows() -> list[list[str]]:
-    """The cells of each row of the index: bug, symptom, check, and the notebook it
+    """The cells of each row of the page: symptom, bug, check, and the notebook it
     links to."""
-    table = prose(INDEX).split("### All bugs of this book")[1]
+    table = (NOTEBOOKS.parent / "book" / "bugs.md").read_text(encoding="utf-8")
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")]
         for line in re.findall(r"^\|.*\|$", table, re.M)[2:]
     ]
-    return [
-        [*row[:-1], re.sub(r"^\[.+\]\((\w+)\.ipynb\)$", r"\1", row[-1])] for row in rows
-    ]
+    link = re.compile(r"^\[.+\]\(\.\./notebooks/(\w+)\.ipynb\)$")
+    return [[*row[:-1], link.sub(r"\1", row[-1])] for row in rows]
 
 
 CHAPTERS = sorted(
-    path.stem
-    for path in NOTEBOOKS.glob("*.ipynb")
-    if path.stem != INDEX and bugs_of(prose(path.stem))
+    path.stem for path in NOTEBOOKS.glob("*.ipynb") if bugs_of(prose(path.stem))
 )
 
 
@@ -58,12 +54,13 @@ CHAPTERS = sorted(
 def test_every_bug_of_a_chapter_is_in_the_index(chapter):
     """Fails when a chapter's section "Where people go wrong" gains or renames a bug and
     the index does not."""
-    listed = [row[0] for row in index_rows() if row[-1] == chapter]
+    listed = [row[1] for row in index_rows() if row[-1] == chapter]
     missing = [bug for bug in bugs_of(prose(chapter)) if bug not in listed]
     lines = "\n".join(
-        f"| {bug} | SYMPTOM | CHECK | [chapter]({chapter}.ipynb) |" for bug in missing
+        f"| SYMPTOM | {bug} | CHECK | [chapter](../notebooks/{chapter}.ipynb) |"
+        for bug in missing
     )
-    assert not missing, f"add to the table at the end of {INDEX}:\n{lines}"
+    assert not missing, f"add to the table of book/bugs.md:\n{lines}"
 
 
 def test_every_row_of_the_index_leads_to_a_bug():
@@ -71,15 +68,15 @@ def test_every_row_of_the_index_leads_to_a_bug():
     or stands there twice."""
     rows = index_rows()
     assert all(len(row) == 4 and all(row) for row in rows), (
-        "a row needs four cells: bug, symptom, check, link"
+        "a row needs four cells: symptom, bug, check, link"
     )
     astray = [
-        row[0]
+        row[1]
         for row in rows
-        if row[-1] not in CHAPTERS or row[0] not in bugs_of(prose(row[-1]))
+        if row[-1] not in CHAPTERS or row[1] not in bugs_of(prose(row[-1]))
     ]
     assert not astray, f"no such bug where the index points: {astray}"
-    bugs = [(row[0], row[-1]) for row in rows]
+    bugs = [(row[1], row[-1]) for row in rows]
     assert len(bugs) == len(set(bugs))
 
 
