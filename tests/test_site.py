@@ -197,6 +197,28 @@ def test_names_hold_the_text_that_they_stand_for() -> None:
     assert finish.finished(page, "13") == page
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("Rei et al. (2020) [L]", "LRei et al. (2020)/"),
+        ("(Rei et al. 2020) [L].", "(LRei et al. 2020/)."),
+        ("(Rei et al. 2020 [L])", "(LRei et al. 2020/)"),
+        ("Rei et al. (2021) [L]", None),  # another year
+        ("Fan et al. (2020) [L]", None),  # another name
+        ("as learned metrics do [L]", None),
+    ],
+)
+def test_a_source_is_named_once(before: str, after: str | None) -> None:
+    """Authors and year become the link, where they are those of the link."""
+    link = '<span class="bibtex-citation" id="id1">{}<a href="#id2">'
+    label = link.format("[") + "Rei <em>et al.</em>, 2020</a>]</span>"
+    page = before.replace("[L]", label)
+    wanted = page
+    if after:
+        wanted = after.replace("L", link.format("")).replace("/", "</a></span>")
+    assert finish.finished(page) == wanted
+
+
 # The pages in a browser ---------------------------------------------------------------
 
 WORDS = "word " * 60
@@ -593,19 +615,25 @@ def test_a_tiny_book(tmp_path: Path) -> None:
         "book/_static",
         "book/references.bib",
         "book/api.md",
+        "book/support.md",
         "book/glossary.yml",
     ]:
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "requirements.txt").write_text("")
     (tmp_path / "annotated_transformer").mkdir()
     (tmp_path / "annotated_transformer" / "__init__.py").write_text("")
+    (tmp_path / "annotated_transformer" / "support").mkdir()
+    (tmp_path / "annotated_transformer" / "support" / "checks.py").write_text(
+        '"""Checks.\n\nMore."""\ndef check(x: int) -> None:\n    """Check ``x``."""\n'
+    )
     function = (
         'def twice(x: int) -> int:\n    """Two times ``x``."""\n    return 2 * x\n'
     )
     (tmp_path / "annotated_transformer" / "tiny.py").write_text(
         f"__all__ = ['twice']\n{function}"
     )
-    files = [{"file": "notebooks/02_x"}, {"file": "book/api"}]
+    names = ["notebooks/02_x", "book/api", "book/support"]
+    files = [{"file": name} for name in names]
     toc = {
         "format": "jb-book",
         "root": "index",
@@ -654,6 +682,8 @@ def test_a_tiny_book(tmp_path: Path) -> None:
         'href="../notebooks/02_x.html#explains-tiny-twice"' in api
         and "_static/charts-" not in api
     )
+    support = (tmp_path / "_build" / "html" / "book" / "support.html").read_text()
+    assert 'id="annotated_transformer.support.checks.check"' in support
     assert check_site.check(tmp_path / "_build" / "html")[0] == []
 
     write_notebook(

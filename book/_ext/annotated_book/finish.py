@@ -16,6 +16,14 @@ CODE = re.compile(
     re.S,
 )
 EXERCISE = re.compile(r'(<span class="caption-number">Exercise )\d+ <')
+# Authors and year in the text, for those who read in Colab, and the same once more as a
+# link: `Rei et al. (2020) [Rei et al., 2020]`.
+CITED = re.compile(
+    r"(?P<who>(?P<first>[A-Z][\w'-]+)(?: and [A-Z][\w'-]+| et al\.)?) "
+    r"(?P<open>\(?)(?P<year>\d{4})(?P<close>\)?) "
+    r'(?P<span><span class="bibtex-citation" id="[^"]*">)\[(?P<link><a [^>]*>)'
+    r"(?P<label>(?P=first)[^\[\]]*(?P=year)\w?)</a>\]</span>"
+)
 TAG = re.compile(r"<[^>]*>")
 # What a screen reader stumbles over. Names that say less than the text they stand for
 # (a voice command would not find them), and entries of a list that do not call
@@ -54,12 +62,22 @@ def in_lines(code: str) -> str:
     return "".join(made)
 
 
+def cited_once(found: re.Match) -> str:
+    """Authors and year as the link that stood behind them."""
+    part = found.groupdict()
+    inside = part["close"] if part["open"] else ""
+    words = f"{part['who']} {part['open']}{part['year']}{inside}"
+    after = part["close"].removeprefix(inside)
+    return f"{part['span']}{part['link']}{words}</a></span>{after}"
+
+
 def finished(html: str, chapter: str = "") -> str:
     """A page as it is shipped, with the exercises of a chapter counted in the chapter.
     A page that is finished already stays as it is."""
     numbers = itertools.count(1)
     prefix = f"{chapter}." if chapter else ""
     html = EXERCISE.sub(lambda found: f"{found[1]}{prefix}{next(numbers)} <", html)
+    html = CITED.sub(cited_once, html)
     for pattern, new in REPAIRS:
         html = pattern.sub(new, html)
     return CODE.sub(
