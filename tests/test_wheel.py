@@ -125,6 +125,7 @@ def test_wheel_runs_a_forward_pass_alone(site, tmp_path):
     assert version == annotated_transformer.__version__ and shape == ["2", "4", "50"]
 
 
+@pytest.mark.slow
 def test_wheel_holds_the_test_set(site, tmp_path):
     """Fails when the book's own sentences are left out of the wheel."""
     code = (

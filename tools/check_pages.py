@@ -91,7 +91,8 @@ LAYOUT = """() => {
   return {
     cells: cells.length,
     cut: cut.map((cell) => cell.querySelector("pre").textContent.trim().slice(0, 60)),
-    flat: charts.filter((c) => c.getBoundingClientRect().height < 20).length,
+    flat: charts.map((c) => c.getBoundingClientRect())
+      .filter(({ width, height }) => width < 40 || height < 20).length,
     page: document.documentElement.scrollWidth - window.innerWidth,
   };
 }"""
