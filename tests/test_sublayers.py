@@ -96,19 +96,19 @@ def connect(width: int, result: object) -> Tensor:
         (
             lambda: ResidualConnection(4, 0.1, "middle"),
             ValueError,
-            "'middle', expected 'post'.*'pre'",
+            "'middle', expected one of 'post', 'pre'",
         ),
         (
             lambda: ResidualConnection(4, 1.0),
             ValueError,
-            "dropout is 1.0, expected a probability",
+            "dropout is 1.0, expected a share from 0",
         ),
         (
             lambda: ResidualConnection(4, -0.1),
             ValueError,
-            "dropout is -0.1, expected a probability",
+            "dropout is -0.1, expected a share from 0",
         ),
-        (lambda: connect(3, None), ValueError, r"\(2, 3\), expected \(..., 4\)"),
+        (lambda: connect(3, torch.zeros(2, 3)), RuntimeError, r"\[4\].*\[2, 3\]"),
         (lambda: connect(4, torch.zeros(2, 1)), ValueError, r"\(2, 4\) into \(2, 1\)"),
         (
             lambda: connect(4, (torch.zeros(2, 4), None)),
