@@ -1,4 +1,4 @@
-"""Training in 32 bits and in bfloat16 on a processor, with two ways to compute
+"""Training in 32 bits and in bfloat16 on a CPU, with two ways to compute
 attention: tokens per second."""
 
 from collections.abc import Callable
