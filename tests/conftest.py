@@ -122,18 +122,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for report in reports:
             if isinstance(report, pytest.TestReport):
                 seconds[report.nodeid.partition("::")[0]] += report.duration
-    if seconds.total() < 60:
+    long = [(file, took) for file, took in seconds.most_common() if took >= 5]
+    if seconds.total() < 60 or len(long) < 2:
         return
     terminalreporter.section("where the minutes go")
-    long = [(file, took) for file, took in seconds.most_common() if took >= 5]
     for file, took in long:
         terminalreporter.write_line(f"{took:7.1f} s  {file}")
-    if len(long) < 2:
-        return
     rest = seconds.total() - sum(took for _, took in long)
-    terminalreporter.write_line(
-        f"{rest:7.1f} s  {len(seconds) - len(long)} other files"
-    )
+    terminalreporter.write_line(f"{rest:7.1f} s  {len(seconds) - len(long)} other files")
     for kind in ("tests", "notebooks"):
         took = sum(took for file, took in seconds.items() if file.startswith(kind))
         terminalreporter.write_line(f"{took / 60:7.1f} minutes of {kind}")
