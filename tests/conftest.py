@@ -129,7 +129,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for file, took in long:
         terminalreporter.write_line(f"{took:7.1f} s  {file}")
     rest = seconds.total() - sum(took for _, took in long)
-    terminalreporter.write_line(f"{rest:7.1f} s  {len(seconds) - len(long)} other files")
+    terminalreporter.write_line(
+        f"{rest:7.1f} s  {len(seconds) - len(long)} other files"
+    )
     for kind in ("tests", "notebooks"):
         took = sum(took for file, took in seconds.items() if file.startswith(kind))
         terminalreporter.write_line(f"{took / 60:7.1f} minutes of {kind}")
