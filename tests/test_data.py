@@ -32,6 +32,8 @@ from annotated_transformer.data import (
     stream_batches,
     token_batches,
 )
+from annotated_transformer.subwords import BOS_ID, EOS_ID, PAD_ID, Subwords
+from annotated_transformer.support import corpora, miniature
 from annotated_transformer.support.corpora import (
     CorpusUnavailable,
     Download,
@@ -43,7 +45,6 @@ from annotated_transformer.support.corpora import (
     load_multi30k,
     miniature_corpus,
 )
-from annotated_transformer.subwords import BOS_ID, EOS_ID, PAD_ID, Subwords
 
 NAME = "train.en.gz"
 LINES = {
@@ -82,8 +83,8 @@ def test_no_sentence_stands_in_two_parts() -> None:
 def test_german_verbs_stand_where_german_wants_them() -> None:
     """Fails when a subordinate clause keeps the English order."""
     finite, infinitives = (
-        {verb[3] for verb in data.VERBS},
-        {verb[2] for verb in data.VERBS},
+        {verb[3] for verb in miniature.VERBS},
+        {verb[2] for verb in miniature.VERBS},
     )
     seen = Counter()
     for english, german in miniature_corpus(300, 0).train:
@@ -92,7 +93,7 @@ def test_german_verbs_stand_where_german_wants_them() -> None:
             seen["subordinate"] += words[-1] in finite and ", dass " in german
         elif " can " in english:
             seen["modal"] += words[-1] in infinitives and "kann" in words
-        elif english.split()[0].lower() in dict(data.ADVERBS):
+        elif english.split()[0].lower() in dict(miniature.ADVERBS):
             seen["inverted"] += words[1] in finite
         else:
             seen["plain"] += (
@@ -107,17 +108,17 @@ def test_articles_and_endings_agree() -> None:
     "a"."""
     rng, genders = (
         random.Random(0),
-        {german: gender for _, german, gender in data.NOUNS},
+        {german: gender for _, german, gender in miniature.NOUNS},
     )
     endings = Counter()
     for _ in range(300):
-        article, *adjective, noun = data.noun_phrase(rng, "accusative")[1].split()
-        definite, indefinite, strong = data.ARTICLES["accusative"][genders[noun]]
+        article, *adjective, noun = miniature.noun_phrase(rng, "accusative")[1].split()
+        definite, indefinite, strong = miniature.ARTICLES["accusative"][genders[noun]]
         assert article in (definite, indefinite)
         weak = "en" if genders[noun] == "m" else "e"
         for word in adjective:
             ending = weak if article == definite else strong
-            assert word in {stem + ending for _, stem in data.ADJECTIVES}
+            assert word in {stem + ending for _, stem in miniature.ADJECTIVES}
             endings[article, ending] += 1
     assert len(endings) == 6
 
@@ -136,7 +137,9 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             body = gzip.compress("".join(f"{line}\n" for line in lines).encode())
             (folder / f"{part}.{language}.gz").write_bytes(body)
             checksums[f"{part}.{language}.gz"] = hashlib.sha256(body).hexdigest()
-    monkeypatch.setitem(data.CORPORA, "multi30k", Download(data.MULTI30K, checksums))
+    monkeypatch.setitem(
+        corpora.CORPORA, "multi30k", Download(corpora.MULTI30K, checksums)
+    )
     monkeypatch.setenv("ANNOTATED_TRANSFORMER_DATA", str(folder.parent))
     return folder
 
@@ -183,15 +186,15 @@ def test_a_file_of_the_data_folder_that_is_not_right_is_named(
 def test_without_multi30k_the_miniature_corpus_says_so_in_one_line(
     files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Fails when the reason is swallowed, and when the loader pretends."""
+    """Fails when the line holds a path or an error, and when the loader pretends."""
     assert (
         load_corpus().name == "Multi30k"
         and "2 sentence pairs" in capsys.readouterr().out
     )
     (files / NAME).unlink()
     assert load_corpus().name == "miniature"
-    [line] = capsys.readouterr().out.splitlines()
-    assert "Multi30k is not at hand" in line and str(files / NAME) in line
+    line = "Multi30k is not at hand, so this is the miniature corpus."
+    assert capsys.readouterr().out.splitlines() == [line]
 
 
 def test_other_languages_are_named() -> None:
@@ -393,10 +396,12 @@ def mirror(
     threading.Thread(
         target=mirror.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
     ).start()
-    for corpus, download in data.CORPORA.items():
+    for corpus, download in corpora.CORPORA.items():
         address = f"http://127.0.0.1:{mirror.server.server_port}/"
-        monkeypatch.setitem(data.CORPORA, corpus, Download(address, download.sha256))
-    monkeypatch.setattr(data.pooch, "os_cache", lambda project: mirror.cache / project)
+        monkeypatch.setitem(corpora.CORPORA, corpus, Download(address, download.sha256))
+    monkeypatch.setattr(
+        corpora.pooch, "os_cache", lambda project: mirror.cache / project
+    )
     monkeypatch.setattr("pooch.core.time.sleep", lambda seconds: None)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.delenv("ANNOTATED_TRANSFORMER_DATA")
@@ -451,7 +456,7 @@ def test_a_failed_download_leaves_nothing_behind(
     with pytest.raises(CorpusUnavailable, match=reason) as caught:
         fetch_multi30k(NAME)
     for part in (
-        data.CORPORA["multi30k"].address + NAME,
+        corpora.CORPORA["multi30k"].address + NAME,
         str(mirror.cache),
         "check the network",
         "$ANNOTATED_TRANSFORMER_DATA/multi30k",
@@ -509,9 +514,9 @@ def test_every_corpus_is_fetched_the_same_way(
     ):
         fetch_treebank()
     checksum = hashlib.sha256(mirror.body).hexdigest()
-    address = data.CORPORA["treebank"].address
+    address = corpora.CORPORA["treebank"].address
     monkeypatch.setitem(
-        data.CORPORA, "treebank", Download(address, {"treebank.zip": checksum})
+        corpora.CORPORA, "treebank", Download(address, {"treebank.zip": checksum})
     )
     path = fetch_treebank()
     assert (
@@ -820,16 +825,40 @@ def test_pairs_that_are_empty_or_too_long_are_left_out_of_a_stream(
     ) == len(kept)
 
 
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_a_pair_longer_than_a_batch_stops_no_run(
+    subwords: Subwords, world_size: int
+) -> None:
+    """It is left out and counted. Fails when one long pair raises, in mid-run and on
+    one rank only, when the others are lost with it, and when the count is wrong."""
+    long = " ".join(["The dog sees a cat."] * 50), "Der Hund sieht eine Katze."
+    texts = [*TEXTS[:10], long, ("", "Hund"), *TEXTS[10:40]]
+    left_out, seen = Counter(), Counter()
+    for rank in range(world_size):
+        options = {"epochs": 1, "buffer_size": 7, "left_out": left_out}
+        for batch in streamed(
+            texts, subwords, 100, rank=rank, world_size=world_size, **options
+        ):
+            seen.update(batch)
+    expected = encode_pairs(TEXTS[:40], subwords)
+    assert seen == Counter((tuple(s), tuple(t)) for s, t in expected)
+    assert left_out == {"too long": 1, "empty": 1}
+    sizes = [max(map(len, pair)) + 1 for pair in expected]  # 100 and more: none is left
+    unlimited = streamed(texts, subwords, 100, epochs=1, max_length=10**6)
+    assert sum(map(len, unlimited)) == len(sizes)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"pairs": iter(TEXTS)}, "an iterator can be read once: expected epochs=1"),
-        ({"buffer_size": 0}, "buffer_size 0: expected at least one pair"),
+        ({"buffer_size": 0}, "buffer_size is 0, expected a whole number of at least 1"),
         (
             {"rank": 2, "world_size": 2},
             "rank 2 of world_size 2: expected a rank from 0",
         ),
         ({"rank": -1}, "rank -1 of world_size 1"),
+        ({"max_length": 0}, "max_length is 0, expected a whole number of at least 1"),
     ],
 )
 def test_a_stream_that_cannot_be_is_refused_at_once(
@@ -856,15 +885,15 @@ def test_a_stream_that_cannot_be_is_refused_at_once(
         (
             TEXTS,
             {"max_tokens": 5},
-            "a pair of [0-9]+ tokens.*max_tokens 5: cut it or raise it",
+            "no pairs for rank 0 .* no more tokens than allowed",
         ),
     ],
 )
 def test_a_stream_without_pairs_ends_with_an_error(
     subwords: Subwords, texts: list, arguments: dict, message: str
 ) -> None:
-    """Fails when an endless stream of nothing runs forever, and when a long pair breaks
-    the budget."""
+    """Fails when an endless stream of nothing runs forever, also where every pair is
+    longer than the budget."""
     with pytest.raises(ValueError, match=message):
         next(stream_batches(texts, subwords, **{"max_tokens": 100} | arguments))
 
@@ -903,6 +932,7 @@ def test_overlap_is_counted_by_side_and_by_pair() -> None:
         total=5, source=4, target=3, both=2
     )
     assert count_overlap([], held_out) == Overlap(5, 0, 0, 0)
+    assert count_overlap(train, []) == Overlap(0, 0, 0, 0)
 
 
 def test_the_miniature_test_set_is_new() -> None:
@@ -933,15 +963,15 @@ def test_pairs_with_an_empty_side_are_left_out(subwords: Subwords) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: make_batch([]), "a batch of no sentence pairs: expected at least one"),
-        (lambda: next(token_batches([], 100)), "no pairs, expected at least one pair"),
+        (lambda: make_batch([]), "no pairs .* expected at least one"),
+        (lambda: next(token_batches([], 100)), "no pairs .* expected at least one"),
         (
             lambda: token_batches([([4], [4])], 10, rank=1),
             "rank 1 of world_size 1: expected a rank",
         ),
         (
             lambda: next(token_batches([([4], [4] * 10)], 10)),
-            "a pair of 11 tokens.*max_tokens 10: cut it or raise it",
+            "a pair of 11 tokens.*max_tokens 10: leave it out .* or raise max_tokens",
         ),
     ],
 )

@@ -5,7 +5,7 @@ without waiting for the device that holds them.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -423,4 +423,54 @@ def check_patch_count(patches: Tensor, expected: int) -> None:
     if patches.size(1) != expected:
         raise ValueError(
             f"{patches.size(1)} patches, expected {expected}: resize the images"
+        )
+
+
+def check_rank(rank: int, world_size: int) -> None:
+    """Raise ValueError unless ``rank`` is one of 0 to ``world_size - 1``."""
+    if not 0 <= rank < world_size:
+        raise ValueError(
+            f"rank {rank} of world_size {world_size}: expected a rank from 0 to "
+            "world_size - 1"
+        )
+
+
+def check_some_pairs(number: int, rank: int = 0, world_size: int = 1) -> None:
+    """Raise ValueError for no sentence pairs at all."""
+    if not number:
+        raise ValueError(
+            f"no pairs for rank {rank} of world_size {world_size}: expected at least "
+            "one with text on both sides and no more tokens than allowed"
+        )
+
+
+def check_pair_sizes(sizes: Sequence[int], max_tokens: int) -> None:
+    """Raise ValueError for no pairs, or one longer than a whole batch."""
+    check_some_pairs(len(sizes))
+    if max(sizes) > max_tokens:
+        raise ValueError(
+            f"a pair of {max(sizes)} tokens, expected none above max_tokens "
+            f"{max_tokens}: leave it out (encode_stream) or raise max_tokens"
+        )
+
+
+def check_readable_again(pairs: Any, epochs: int | None) -> None:
+    """Raise ValueError where an iterator, which ends once, must serve more epochs."""
+    if isinstance(pairs, Iterator) and epochs != 1:
+        raise ValueError(
+            "an iterator can be read once: expected epochs=1, or pairs that start "
+            "anew, as ParallelFiles do"
+        )
+
+
+def check_same_weights(
+    weights: dict[str, Tensor], others: dict[str, Tensor], name: Any
+) -> None:
+    """Raise ValueError unless ``others``, read from ``name``, have the same names and
+    shapes as ``weights``."""
+    shapes = ({key: t.shape for key, t in each.items()} for each in (weights, others))
+    if len({str(sorted(each.items())) for each in shapes}) > 1:
+        raise ValueError(
+            f"{name} is of another model than the checkpoints before it: average "
+            "checkpoints of one run"
         )

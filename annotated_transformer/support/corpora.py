@@ -40,9 +40,15 @@ MULTI30K_SHA256 = {
     "val.en.gz": "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
     "val.de.gz": "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a",
     "val.fr.gz": "ca3106f1a72390591d25f6c45cb4cd39dec4cd3f123e099748a3ce5256c160e9",
-    "test_2016_flickr.en.gz": "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
-    "test_2016_flickr.de.gz": "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
-    "test_2016_flickr.fr.gz": "6d326e188d259fb1d04ac19eae3af956559b3a0b93d7635e56c90987c40c8b90",
+    "test_2016_flickr.en.gz": (
+        "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9"
+    ),
+    "test_2016_flickr.de.gz": (
+        "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8"
+    ),
+    "test_2016_flickr.fr.gz": (
+        "6d326e188d259fb1d04ac19eae3af956559b3a0b93d7635e56c90987c40c8b90"
+    ),
 }
 TREEBANK = "https://raw.githubusercontent.com/nltk/nltk_data/gh-pages/packages/corpora/"
 TREEBANK_SHA256 = {
@@ -75,33 +81,38 @@ def fetch_file(corpus: str, name: str) -> Path:
     """
     if corpus not in CORPORA:
         raise ValueError(
-            f"{corpus!r} is no corpus that we know: expected one of {', '.join(CORPORA)}"
+            f"{corpus!r} is no corpus that we know: expected one of "
+            f"{', '.join(CORPORA)}"
         )
     address, sha256 = CORPORA[corpus].address, CORPORA[corpus].sha256
     if name not in sha256:
         raise ValueError(
-            f"{name!r} is no file of {corpus} that we know: expected one of {', '.join(sha256)}"
+            f"{name!r} is no file of {corpus} that we know: expected one of "
+            f"{', '.join(sha256)}"
         )
-    way_out = f"check the network and the free space, or put the files into $ANNOTATED_TRANSFORMER_DATA/{corpus}"
+    way_out = (
+        "check the network and the free space, or put the files into "
+        f"$ANNOTATED_TRANSFORMER_DATA/{corpus}"
+    )
     if data_folder := os.environ.get("ANNOTATED_TRANSFORMER_DATA"):
         path = Path(data_folder) / corpus / name
         if not path.is_file():
             raise CorpusUnavailable(
-                f"{path} is not there: ANNOTATED_TRANSFORMER_DATA names the folder; {way_out}"
+                f"{path} is not there: ANNOTATED_TRANSFORMER_DATA names the folder; "
+                f"{way_out}"
             )
         if pooch.file_hash(str(path)) != sha256[name]:
             raise CorpusUnavailable(
-                f"{path} is damaged or of another version: its SHA-256 is not {sha256[name]}"
+                f"{path} is damaged or of another version: its SHA-256 is not "
+                f"{sha256[name]}"
             )
         return path
     cache = pooch.os_cache("annotated-transformer") / corpus
     try:
         store = pooch.create(cache, address, registry=sha256, retry_if_failed=2)
         return Path(store.fetch(name, progressbar=True))
-    except (
-        OSError,
-        ValueError,
-    ) as error:  # no network, no space, no permission; or a wrong checksum
+    except (OSError, ValueError) as error:
+        # no network, no space, no permission; or a wrong checksum
         raise CorpusUnavailable(
             f"{address}{name} could not be stored in {cache}: {error}; {way_out}"
         ) from error
@@ -124,7 +135,8 @@ def read_lines(path: Path | str) -> Iterator[str]:
         except UnicodeDecodeError as error:
             byte = error.object[error.start]
             raise ValueError(
-                f"{path}, line {number:,}, is not UTF-8 (byte {byte:#04x}): convert the file"
+                f"{path}, line {number:,}, is not UTF-8 (byte {byte:#04x}): convert "
+                "the file"
             ) from error
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise ValueError(
@@ -149,7 +161,8 @@ class ParallelFiles:
         for path in (self.source, self.target):
             if not Path(path).is_file():
                 raise FileNotFoundError(
-                    f"{path} is not there, or no file: expected two text files, a sentence a line"
+                    f"{path} is not there, or no file: expected two text files, a "
+                    "sentence a line"
                 )
 
     def __iter__(self) -> Iterator[Pair]:
@@ -161,7 +174,8 @@ class ParallelFiles:
                     for line, side in zip(pair, sides, strict=True)
                 ]
                 raise ValueError(
-                    f"{self.source} has {counts[0]:,} lines and {self.target} has {counts[1]:,}: expected as many, "
+                    f"{self.source} has {counts[0]:,} lines and {self.target} has "
+                    f"{counts[1]:,}: expected as many, "
                     "each the translation of the other"
                 )
             yield pair
@@ -187,9 +201,9 @@ def fetch_treebank() -> Path:
 
 
 def load_multi30k(source: str = "en", target: str = "de") -> Corpus:
-    """Multi30k (Elliott et al.
+    """Multi30k, by Elliott et al., 29,000 pairs to train on: English and German from
+    2016, French from 2017. The test set is test_2016_flickr.
 
-    2016; French, 2017): 29,000 training pairs; the test set is test_2016_flickr.
     Raises CorpusUnavailable where the files cannot be had, ValueError for other
     languages.
     """
@@ -234,12 +248,18 @@ def miniature_corpus(pairs: int = 8000, held_out: int = 200, seed: int = 0) -> C
 
 def load_corpus() -> Corpus:
     """Multi30k, English to German, or the miniature corpus where it cannot be had; a
-    printed line says which."""
+    printed line says which.
+
+    To get Multi30k, run once with a network: the files are then kept in a cache. Or put
+    them into a folder ``multi30k`` and name the folder above it by
+    ``ANNOTATED_TRANSFORMER_DATA``. ``load_multi30k()`` raises the reason why it cannot
+    be had.
+    """
     try:
         corpus = load_multi30k()
-    except CorpusUnavailable as error:
+    except CorpusUnavailable:
         corpus = miniature_corpus()
-        print(f"Multi30k is not at hand, so this is the miniature corpus. ({error})")
+        print("Multi30k is not at hand, so this is the miniature corpus.")
     else:
         print(f"Multi30k: {len(corpus.train):,} sentence pairs to train on.")
     return corpus

@@ -7,21 +7,39 @@ Pair = tuple[str, str]
 
 
 NOUNS = [
-    ("man", "Mann", "m"), ("woman", "Frau", "f"), ("child", "Kind", "n"), ("dog", "Hund", "m"),
-    ("cat", "Katze", "f"), ("horse", "Pferd", "n"), ("teacher", "Lehrer", "m"), ("goat", "Ziege", "f"),
-    ("pig", "Schwein", "n"), ("bird", "Vogel", "m"), ("duck", "Ente", "f"), ("sheep", "Schaf", "n"),
-]  # fmt: skip
+    ("man", "Mann", "m"),
+    ("woman", "Frau", "f"),
+    ("child", "Kind", "n"),
+    ("dog", "Hund", "m"),
+    ("cat", "Katze", "f"),
+    ("horse", "Pferd", "n"),
+    ("teacher", "Lehrer", "m"),
+    ("goat", "Ziege", "f"),
+    ("pig", "Schwein", "n"),
+    ("bird", "Vogel", "m"),
+    ("duck", "Ente", "f"),
+    ("sheep", "Schaf", "n"),
+]
 ADJECTIVES = [
-    ("old", "alt"), ("small", "klein"), ("young", "jung"), ("quiet", "still"), ("clever", "klug"), ("wild", "wild"),
-]  # fmt: skip
+    ("old", "alt"),
+    ("small", "klein"),
+    ("young", "jung"),
+    ("quiet", "still"),
+    ("clever", "klug"),
+    ("wild", "wild"),
+]
 VERBS = [
-    ("see", "sees", "sehen", "sieht"), ("find", "finds", "finden", "findet"), ("hear", "hears", "hören", "hört"),
-    ("love", "loves", "lieben", "liebt"), ("know", "knows", "kennen", "kennt"),
+    ("see", "sees", "sehen", "sieht"),
+    ("find", "finds", "finden", "findet"),
+    ("hear", "hears", "hören", "hört"),
+    ("love", "loves", "lieben", "liebt"),
+    ("know", "knows", "kennen", "kennt"),
     ("look for", "looks for", "suchen", "sucht"),
-]  # fmt: skip
+]
 REPORTS = [("says", "sagt"), ("believes", "glaubt"), ("thinks", "denkt")]
 ADVERBS = [("today", "heute"), ("here", "hier"), ("now", "jetzt")]
-ARTICLES = {  # the indefinite article and the adjective's ending after it, by case and gender
+# By case and gender: both articles, the adjective's ending after the indefinite one.
+ARTICLES = {
     "nominative": {
         "m": ("der", "ein", "er"),
         "f": ("die", "eine", "e"),
