@@ -37,19 +37,19 @@ from annotated_transformer.support.checks import (
 from .transformer import Encoder, TransformerConfig
 
 # %% ../notebooks/19_descendants.ipynb #19-fa881033
-_LATER = {"positions": "learned", "attention_bias": True}
+_COMMON = {"positions": "learned", "attention_bias": True}
 
 
 def gpt_config(vocabulary_size: int, **sizes: Any) -> TransformerConfig:
     """The choices of GPT-2 (Radford et al. 2019) for a model of these sizes."""
     inside = {"norm": "pre", "activation": "gelu_tanh"}
-    return TransformerConfig(vocabulary_size, **_LATER, **inside, **sizes)
+    return TransformerConfig(vocabulary_size, **_COMMON, **inside, **sizes)
 
 
 def bert_config(vocabulary_size: int, **sizes: Any) -> TransformerConfig:
     """The choices of BERT (Devlin et al. 2019) for a model of these sizes."""
     inside = {"norm": "post", "activation": "gelu", "norm_eps": 1e-12}
-    return TransformerConfig(vocabulary_size, **_LATER, **inside, **sizes)
+    return TransformerConfig(vocabulary_size, **_COMMON, **inside, **sizes)
 
 
 def vit_config(labels: int, patches: int, **sizes: Any) -> TransformerConfig:
@@ -59,7 +59,7 @@ def vit_config(labels: int, patches: int, **sizes: Any) -> TransformerConfig:
     """
     inside = {"norm": "pre", "activation": "gelu", "norm_eps": 1e-12}
     length = {"max_length": patches + 1}
-    return TransformerConfig(labels, **_LATER, **inside, **length, **sizes)
+    return TransformerConfig(labels, **_COMMON, **inside, **length, **sizes)
 
 
 def _initialize(model: nn.Module) -> None:

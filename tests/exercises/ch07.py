@@ -34,6 +34,22 @@ EXERCISES = [
                 connected[0, :] = connected[:, 0] = 1
                 return connected
             """,
+            "one position short on the right": """
+                connected = connections(n, range(-(r // 2), r // 2))
+                connected[0, :] = True
+                connected[:, 0] = True
+                return connected
+            """,
+            "one more offset for each length, none for the first": """
+                offsets = [*range(-(r // 2), r // 2 + 1), -(n - 1), n - 1]
+                return connections(n, offsets)
+            """,
+            "global for neighbors only": """
+                connected = connections(n, range(-(r // 2), r // 2 + 1))
+                connected[0, : r + 1] = True
+                connected[: r + 1, 0] = True
+                return connected
+            """,
         },
         right={
             "by distances": """
@@ -89,6 +105,43 @@ EXERCISES = [
                     a, x = earlier_a * a, a * earlier_x + x
                     distance *= 2
                 return x
+            """,
+            "rolls, so that the end feeds the start": """
+                distance = 1
+                while distance < len(x):
+                    a, x = a.roll(distance) * a, a * x.roll(distance) + x
+                    distance *= 2
+                return x
+            """,
+            "one to the left more each round": """
+                for distance in range(1, len(x)):
+                    earlier_a = F.pad(a, (distance, 0), value=1.0)[: len(a)]
+                    earlier_x = F.pad(x, (distance, 0), value=0.0)[: len(x)]
+                    a, x = earlier_a * a, a * earlier_x + x
+                return x
+            """,
+            "forgets to join the factors": """
+                distance = 1
+                while distance < len(x):
+                    earlier_x = F.pad(x, (distance, 0), value=0.0)[: len(x)]
+                    x = a * earlier_x + x
+                    distance *= 2
+                return x
+            """,
+            "by logarithms": """
+                logs = (a + 1e-12).log().cumsum(0)
+                powers = (logs[:, None] - logs).tril().exp().tril()
+                return powers @ x
+            """,
+            "the factors by a loop, the states at once": """
+                rows = []
+                for t in range(len(x)):
+                    row = torch.zeros_like(x)
+                    row[t] = 1
+                    for s in range(t - 1, -1, -1):
+                        row[s] = row[s + 1] * a[s + 1]
+                    rows.append(row)
+                return torch.stack(rows) @ x
             """,
         },
         right={

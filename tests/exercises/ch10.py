@@ -50,6 +50,33 @@ EXERCISES = [
                     total += a**2 / b
                 return math.sqrt(total)
             """,
+            "swaps the two betas": """
+                total = 0.0
+                for age in range(t):
+                    a = (1 - beta_2) * beta_2**age / (1 - beta_2**t)
+                    b = (1 - beta_1) * beta_1**age / (1 - beta_1**t)
+                    total += a**2 / b
+                return math.sqrt(total)
+            """,
+            "squares the quotient": """
+                total = 0.0
+                for age in range(t):
+                    a = (1 - beta_1) * beta_1**age / (1 - beta_1**t)
+                    b = (1 - beta_2) * beta_2**age / (1 - beta_2**t)
+                    total += (a / b) ** 2
+                return math.sqrt(total)
+            """,
+            "ages from 1": """
+                total = 0.0
+                for age in range(1, t + 1):
+                    a = (1 - beta_1) * beta_1**age / (1 - beta_1**t)
+                    b = (1 - beta_2) * beta_2**age / (1 - beta_2**t)
+                    total += a**2 / b
+                return math.sqrt(total)
+            """,
+            "the step of equal gradients": """
+                return (1 - beta_1**t) / math.sqrt(1 - beta_2**t)
+            """,
         },
         right={
             "a geometric sum": """
@@ -89,6 +116,27 @@ EXERCISES = [
                 log_p[right] = 0
                 rest = log_p.sum() / (len(log_p) - 1)
                 return -(1 - smoothing) * picked - smoothing * rest
+            """,
+            "drops every word as likely as the right one": """
+                others = log_p[log_p != log_p[right]].sum()
+                rest = smoothing * others / (len(log_p) - 1)
+                return -(1 - smoothing) * log_p[right] - rest
+            """,
+            "takes the likeliest word for the right one": """
+                best = log_p.argmax()
+                others = log_p.sum() - log_p[best]
+                rest = smoothing * others / (len(log_p) - 1)
+                return -(1 - smoothing) * log_p[best] - rest
+            """,
+            "cuts the graph by counting in Python numbers": """
+                others = log_p.sum().item() - log_p[right].item()
+                share = smoothing * others / (len(log_p) - 1)
+                return torch.tensor(-(1 - smoothing) * log_p[right].item() - share)
+            """,
+            "the log of the mean in place of the mean of logs": """
+                p = log_p.exp()
+                others = (p.sum() - p[right]) / (len(log_p) - 1)
+                return -(1 - smoothing) * log_p[right] - smoothing * others.log()
             """,
         },
         right={

@@ -45,6 +45,41 @@ EXERCISES = [
                 weights = torch.where(mask, shifted.exp(), 0.0)
                 return weights / weights.sum(dim=-2, keepdim=True).clamp(min=1e-4)
             """,
+            "fills the scores that it was given": """
+                lowest = torch.finfo(scores.dtype).min
+                scores[~mask] = lowest
+                shifted = scores - scores.max(dim=-1, keepdim=True).values
+                weights = torch.where(mask, shifted.exp(), 0.0)
+                return weights / weights.sum(dim=-1, keepdim=True).clamp(min=1e-4)
+            """,
+            "zero for the hidden scores": """
+                kept = torch.where(mask, scores, 0.0)
+                shifted = kept - kept.max(dim=-1, keepdim=True).values
+                weights = torch.where(mask, shifted.exp(), 0.0)
+                return weights / weights.sum(dim=-1, keepdim=True).clamp(min=1e-4)
+            """,
+            "a tiny number in the sum, too small for half": """
+                lowest = torch.finfo(scores.dtype).min
+                allowed = torch.where(mask, scores, lowest)
+                largest = allowed.max(dim=-1, keepdim=True).values
+                shifted = torch.where(mask, scores - largest, 0.0)
+                weights = torch.where(mask, shifted.exp(), 0.0)
+                return weights / (weights.sum(dim=-1, keepdim=True) + 1e-9)
+            """,
+            "one in the sum": """
+                lowest = torch.finfo(scores.dtype).min
+                allowed = torch.where(mask, scores, lowest)
+                largest = allowed.max(dim=-1, keepdim=True).values
+                shifted = torch.where(mask, scores - largest, 0.0)
+                weights = torch.where(mask, shifted.exp(), 0.0)
+                return weights / (weights.sum(dim=-1, keepdim=True) + 1)
+            """,
+            "always in single precision": """
+                kept = torch.where(mask, scores.float(), torch.finfo(torch.float32).min)
+                shifted = kept - kept.max(dim=-1, keepdim=True).values
+                weights = torch.where(mask, shifted.exp(), 0.0)
+                return weights / weights.sum(dim=-1, keepdim=True).clamp(min=1e-4)
+            """,
         },
         right={
             "one allowed key at least in the sum": """
@@ -100,6 +135,38 @@ EXERCISES = [
                 values = F.dropout(values, self.p, training=self.training)
                 output = self.output_projection(merge_heads(weights @ values))
                 return output, weights if need_weights else None
+            """,
+            "drops whole keys, for all queries and heads": """
+                _, weights = super().attend(query, keys, values, mask, True)
+                kept = torch.ones(weights.size(-1))
+                dropped = weights * F.dropout(kept, self.p, training=self.training)
+                output = self.output_projection(merge_heads(dropped @ values))
+                return output, dropped if need_weights else None
+            """,
+            "one toss for all heads": """
+                _, weights = super().attend(query, keys, values, mask, True)
+                kept = torch.ones_like(weights[:, :1])
+                dropped = weights * F.dropout(kept, self.p, training=self.training)
+                output = self.output_projection(merge_heads(dropped @ values))
+                return output, dropped if need_weights else None
+            """,
+            "keeps the survivors as they are": """
+                _, weights = super().attend(query, keys, values, mask, True)
+                if self.training:
+                    weights = weights * (torch.rand_like(weights) >= self.p)
+                output = self.output_projection(merge_heads(weights @ values))
+                return output, weights if need_weights else None
+            """,
+            "returns weights that nobody asked for": """
+                _, weights = super().attend(query, keys, values, mask, True)
+                dropped = F.dropout(weights, self.p, training=self.training)
+                return self.output_projection(merge_heads(dropped @ values)), dropped
+            """,
+            "p is what is kept": """
+                _, weights = super().attend(query, keys, values, mask, True)
+                dropped = F.dropout(weights, 1 - self.p, training=self.training)
+                output = self.output_projection(merge_heads(dropped @ values))
+                return output, dropped if need_weights else None
             """,
         },
         right={

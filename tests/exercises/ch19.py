@@ -33,6 +33,28 @@ EXERCISES = [
                 tables = (vocabulary_size + max_length) * d_model
                 return num_layers * layer + tables + d_model
             """,
+            "no table of positions": """
+                layer = 4 * d_model**2 + 2 * d_model * d_ff + 9 * d_model + d_ff
+                return num_layers * layer + vocabulary_size * d_model + 2 * d_model
+            """,
+            "three matrices of attention": """
+                attention = 3 * (d_model**2 + d_model)
+                layer = attention + 2 * d_model * d_ff + d_ff + 5 * d_model
+                embeddings = (vocabulary_size + max_length) * d_model
+                return num_layers * layer + embeddings + 2 * d_model
+            """,
+            "one bias in the feed-forward network": """
+                attention = 4 * (d_model**2 + d_model)
+                layer = attention + 2 * d_model * d_ff + d_model + 4 * d_model
+                embeddings = (vocabulary_size + max_length) * d_model
+                return num_layers * layer + embeddings + 2 * d_model
+            """,
+            "a cross-attention in each layer": """
+                attention = 4 * (d_model**2 + d_model)
+                layer = 2 * attention + 2 * d_model * d_ff + d_ff + 7 * d_model
+                embeddings = (vocabulary_size + max_length) * d_model
+                return num_layers * layer + embeddings + 2 * d_model
+            """,
         },
         right={
             "part by part": """
@@ -103,6 +125,48 @@ EXERCISES = [
                     target = [first_sentinel + i, *ids[start:end], *target]
                     ids[start:end] = [first_sentinel + i]
                 return ids, [*target, first_sentinel + len(spans)]
+            """,
+            "ends taken as included": """
+                source, target, done = [], [], 0
+                for sentinel, (start, end) in enumerate(spans, start=first_sentinel):
+                    source += [*ids[done:start], sentinel]
+                    target += [sentinel, *ids[start : end + 1]]
+                    done = end + 1
+                return [*source, *ids[done:]], [*target, first_sentinel + len(spans)]
+            """,
+            "sentinels from 100, whatever is asked": """
+                source, target, done = [], [], 0
+                for sentinel, (start, end) in enumerate(spans, start=100):
+                    source += [*ids[done:start], sentinel]
+                    target += [sentinel, *ids[start:end]]
+                    done = end
+                return [*source, *ids[done:]], [*target, 100 + len(spans)]
+            """,
+            "sentinels that count down": """
+                source, target, done, sentinel = [], [], 0, first_sentinel
+                for start, end in spans:
+                    source += [*ids[done:start], sentinel]
+                    target += [sentinel, *ids[start:end]]
+                    done, sentinel = end, sentinel - 1
+                return [*source, *ids[done:]], [*target, sentinel]
+            """,
+            "the last sentinel in the source, too": """
+                source, target, done = [], [], 0
+                for sentinel, (start, end) in enumerate(spans, start=first_sentinel):
+                    source += [*ids[done:start], sentinel]
+                    target += [sentinel, *ids[start:end]]
+                    done = end
+                last = first_sentinel + len(spans)
+                return [*source, *ids[done:], last], [*target, last]
+            """,
+            "the spans grow on a second call": """
+                spans.append((len(ids), len(ids)))
+                source, target, done = [], [], 0
+                for sentinel, (start, end) in enumerate(spans, start=first_sentinel):
+                    source += [*ids[done:start], sentinel]
+                    target += [sentinel, *ids[start:end]]
+                    done = end
+                return source[:-1], target
             """,
         },
         right={
