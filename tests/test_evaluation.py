@@ -29,6 +29,7 @@ from annotated_transformer.evaluation import (
     split_compounds,
 )
 from annotated_transformer.support.checkpoints import save_tensors
+from annotated_transformer.support.records import recorded_counts, sentence_statistics
 
 MULTI30K = Path(os.environ.get("ANNOTATED_TRANSFORMER_DATA", "")) / "multi30k"
 
@@ -77,13 +78,13 @@ def test_ngrams_are_clipped() -> None:
         "der kleine Hund sieht der Hund".split(),
         "der kleine Hund sieht die Katze".split(),
     )
-    assert ngram_counts(hypothesis, reference, 4).tolist() == [
+    assert ngram_counts(hypothesis, [reference], 4).tolist() == [
         [6, 6, 4],
         [5, 5, 3],
         [4, 4, 2],
         [3, 3, 1],
     ]
-    assert ngram_counts("aaa", "a", 2).tolist() == [[3, 1, 1], [2, 0, 0]]
+    assert ngram_counts("aaa", ["a"], 2).tolist() == [[3, 1, 1], [2, 0, 0]]
 
 
 def test_bleu_by_hand() -> None:
@@ -128,6 +129,36 @@ def test_bleu_is_that_of_sacrebleu(corpus: list[tuple[str, str]]) -> None:
         )
         < 1e-9
     )
+
+
+@given(
+    corpus=st.lists(
+        st.tuples(lines, lines, st.none() | lines.filter(str.strip)),
+        min_size=1,
+        max_size=4,
+    )
+)
+@example(corpus=[("a b", "a b c", "a"), ("b b a", "b", "b b")])
+def test_bleu_of_several_references_is_that_of_sacrebleu(
+    corpus: list[tuple[str, str, str | None]],
+) -> None:
+    """Fails when matches are added over references, or the length is not that of the
+    closest reference, the shorter of two as close."""
+    hypotheses, first, second = (list(side) for side in zip(*corpus, strict=True))
+    first = [line if line.strip() else "a" for line in first]  # it drops empty ones
+    several = [[x] if y is None else [x, y] for x, y in zip(first, second, strict=True)]
+    theirs = sacrebleu.corpus_bleu(hypotheses, [first, second]).score
+    assert abs(bleu(hypotheses, several) - theirs) < 1e-9
+    assert abs(score(hypotheses, several)["bleu"]["score"] - theirs) < 0.006
+
+
+def test_matches_and_length_of_several_references() -> None:
+    """Fails when an n-gram may be matched once for each reference, or the longer of two
+    references that are as close is taken."""
+    counts = ngram_counts("aab", ["ab", "aac", "bbbb"], 1)
+    assert counts.tolist() == [[3, 3, 3]]
+    assert ngram_counts("aaa", ["aa", "aaaa"], 2).tolist() == [[3, 2, 3], [2, 1, 2]]
+    assert ngram_counts("aab", ["a", "a"], 1).tolist() == [[3, 1, 1]]
 
 
 @given(corpus=corpora)
@@ -257,6 +288,22 @@ def test_bootstrap_fields() -> None:
     assert math.isclose(turned.p, result.p)
 
 
+def test_counts_compare_as_their_texts_do() -> None:
+    """Fails when a comparison needs the text, or a record loses what BLEU needs."""
+    references, first, second = some_lines(7)
+    texts = paired_bootstrap(first, second, references, samples=100)
+    counts = [bleu_counts(lines, references) for lines in (first, second)]
+    assert paired_bootstrap(*counts, samples=100) == texts
+    records = [
+        {"sentence_statistics": {"bleu": sentence_statistics(lines, references)}}
+        for lines in (first, second)
+    ]
+    kept = [recorded_counts(record) for record in records]
+    assert paired_bootstrap(*kept, samples=100) == texts
+    with pytest.raises(ValueError, match="59 hypotheses and 60 references"):
+        paired_bootstrap(counts[0][1:], counts[1])
+
+
 def test_bootstrap_draws_as_sacrebleu_does() -> None:
     """Fails when the resamples, or the scores on them, are not sacreBLEU's for the same
     seed."""
@@ -290,7 +337,7 @@ def test_p_is_two_sided_and_never_zero() -> None:
     assert same.p == 1 and same.difference == 0 and same.wins == 0
 
 
-def test_false_alarms_are_as_rare_as_p_says() -> None:
+def test_type_i_errors_are_as_rare_as_p_says() -> None:
     """Fails when ``p < 0.05`` comes up far more or far less often than that between
     systems that are equally good."""
     references, first, second = some_lines(8, number=100)
@@ -298,20 +345,20 @@ def test_false_alarms_are_as_rare_as_p_says() -> None:
         np.stack([bleu_counts(text, references) for text in (first, second)]),
         np.random.default_rng(0),
     )
-    alarms = []
+    errors = []
     for trial in range(
         300
     ):  # a coin decides, sentence by sentence, which system gets which translation
         coin, rows = rng.integers(2, size=100), range(100)
         a, b = pair[coin, rows], pair[1 - coin, rows]
         difference = bleu_from_counts(b.sum(axis=0)) - bleu_from_counts(a.sum(axis=0))
-        alarms.append(
+        errors.append(
             bootstrap_p(
                 difference, bootstrap_differences(a, b, samples=200, seed=trial)
             )
             < 0.05
         )
-    assert 0.01 < np.mean(alarms) < 0.07
+    assert 0.01 < np.mean(errors) < 0.07
 
 
 def test_bootstrap_refuses_what_makes_no_comparison() -> None:
@@ -361,7 +408,9 @@ def test_average_refuses_what_has_no_mean(tmp_path: Path) -> None:
         checkpoint(tmp_path / "one", 1.0, 1),
         checkpoint(tmp_path / "other", 1.0, 1, rows=3),
     )
-    with pytest.raises(ValueError, match="no checkpoints"):
+    with pytest.raises(
+        ValueError, match="checkpoints is 0, expected a whole number of at least 1"
+    ):
         average_checkpoints([])
     with pytest.raises(ValueError, match="another model"):
         average_checkpoints([one, other])

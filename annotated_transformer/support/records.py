@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 import annotated_transformer
@@ -65,6 +66,19 @@ def sentence_statistics(
         [orders[0][1], orders[0][0], *(n[0] for n in orders), *(n[2] for n in orders)]
         for orders in counts
     ]
+
+
+def recorded_counts(record: dict[str, Any], kind: str = "bleu") -> np.ndarray:
+    """The ``sentence_statistics`` of a record as ``evaluation.bleu_counts`` has them.
+
+    Integers, ``(sentences, 4, 3)``; of the references' n-grams, only their words are
+    known, which is all that BLEU asks. ``kind`` is "bleu" or "bleu_lower_case".
+    """
+    rows = np.array(record["sentence_statistics"][kind])  # (sentences, 10)
+    counts = np.zeros((len(rows), 4, 3), dtype=int)
+    counts[:, 0, 1] = rows[:, 0]
+    counts[:, :, 0], counts[:, :, 2] = rows[:, 2:6], rows[:, 6:]
+    return counts
 
 
 def record_json(record: dict[str, Any]) -> str:
