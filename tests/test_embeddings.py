@@ -133,7 +133,7 @@ def test_learned_positions_start_as_large_as_the_sinusoids() -> None:
     ("shape", "message"),
     [
         ((2, 8, 4), "8 tokens is longer than max_length 7: cut it"),
-        ((2, 3, 6), r"\(2, 3, 6\), expected \(batch, n, 4\)"),
+        ((2, 3, 6), r"x has shape \(2, 3, 6\), expected \(\.\.\., 4\)"),
     ],
 )
 def test_sequences_that_do_not_fit_are_named(
@@ -151,3 +151,18 @@ def test_sinusoids_need_pairs_of_channels(d_model: int) -> None:
         ValueError, match=f"d_model is {d_model}, expected an even number"
     ):
         SinusoidalPositionalEncoding(d_model, 7)
+
+
+@BOTH
+def test_a_sequence_may_start_later(kind: type[nn.Module]) -> None:
+    """Fails when ``start`` moves nothing, or does not count against the table."""
+    module, x = kind(4, 7), torch.randn(2, 7, 4)
+    assert_close(module(x[:, 3:], start=3), module(x)[:, 3:])
+    with pytest.raises(ValueError, match="8 tokens is longer than max_length 7"):
+        module(x[:, :3], start=5)
+
+
+def test_the_scale_can_be_chosen() -> None:
+    """Fails when a scale of 1 is taken for none."""
+    embedding, tokens = SharedEmbedding(5, 4, scale=1.0), torch.tensor([[3, 1]])
+    assert_close(embedding(tokens), embedding.weight[tokens])
