@@ -7,14 +7,18 @@ __all__ = ['PAD_ID', 'BOS_ID', 'EOS_ID', 'UNK_ID', 'Subwords', 'train_subwords']
 
 # %% ../notebooks/08_subwords.ipynb #08-b1fdf56b
 import io
-import re
 from collections.abc import Iterable
 from pathlib import Path
 
 import sentencepiece
 
 from .support.files import write_atomically
-
+from annotated_transformer.support.sentencepieces import (
+    check_some_text,
+    read_model,
+    read_model_file,
+    size_that_fits,
+)
 
 # %% ../notebooks/08_subwords.ipynb #08-1c3352bb
 PAD_ID, BOS_ID, EOS_ID, UNK_ID = 0, 1, 2, 3
@@ -23,24 +27,16 @@ PAD_ID, BOS_ID, EOS_ID, UNK_ID = 0, 1, 2, 3
 class Subwords:
     """A vocabulary of subword pieces (section 5.1): text to token ids and back.
 
-    ``model`` is a serialized SentencePiece model, as ``train_subwords`` makes it or ``Subwords.load`` reads it. Raises
-    ValueError where it is not one, or was trained with other special ids than ours.
+    ``model`` is a serialized SentencePiece model, as ``train_subwords`` makes it or
+    ``Subwords.load`` reads it. Raises ValueError where it is not one, or was trained
+    with other special ids than ours.
     """
 
     def __init__(self, model: bytes) -> None:
-        self.model = model
-        try:
-            self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        except RuntimeError as error:
-            raise ValueError(
-                f"these {len(model)} bytes are not a SentencePiece model: train one with train_subwords"
-            ) from error
-        ids = [self.processor.pad_id(), self.processor.bos_id(), self.processor.eos_id(), self.processor.unk_id()]
-        if ids != [PAD_ID, BOS_ID, EOS_ID, UNK_ID]:
-            raise ValueError(f"pad, begin, end, unknown have the ids {ids}, expected [0, 1, 2, 3]: use train_subwords")
+        self.model, self.processor = model, read_model(model)
 
     def __len__(self) -> int:
-        """The number of tokens, special ones included: the model's ``vocabulary_size``."""
+        """The number of tokens, special ones included."""
         return self.processor.vocab_size()
 
     def encode(self, text: str) -> list[int]:
@@ -52,48 +48,48 @@ class Subwords:
         return self.processor.encode(text, out_type=str)
 
     def normalize(self, text: str) -> str:
-        """The text as ``encode`` reads it: Unicode's variants made one, single spaces, none at either end.
+        """The text as ``encode`` reads it: Unicode's variants made one, single spaces.
 
-        ``decode(encode(text)) == normalize(text)`` for every text. A ``▁`` is read as a space.
+        ``decode(encode(text)) == normalize(text)`` for every text. A ``▁`` is read as a
+        space, and no space stands at either end.
         """
         return self.processor.normalize(text).replace("▁", " ").removeprefix(" ")
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Text from token ids; padding, begin and end leave no trace. Raises IndexError for an id that no token has."""
-        return self.processor.decode([int(i) for i in ids if int(i) not in (PAD_ID, BOS_ID, EOS_ID)])
+        """Text from token ids; padding, begin and end leave no trace.
+
+        Raises IndexError for an id that no token has.
+        """
+        silent = PAD_ID, BOS_ID, EOS_ID
+        return self.processor.decode([i for i in map(int, ids) if i not in silent])
 
     def save(self, path: Path | str) -> None:
-        """Write the SentencePiece model to ``path``; where that fails (OSError), nothing half-written stays."""
+        """Write the SentencePiece model to ``path``, whole or (OSError) not at all."""
         write_atomically(path, self.model)
 
     @classmethod
     def load(cls, path: Path | str) -> "Subwords":
-        """Read a vocabulary that ``save`` wrote. Raises FileNotFoundError or ValueError."""
-        if not Path(path).exists():
-            raise FileNotFoundError(f"{path} is not there: expected a vocabulary that Subwords.save, or prepare, wrote")
-        return cls(Path(path).read_bytes())
+        """Read a vocabulary that ``save`` wrote.
+
+        Raises FileNotFoundError or ValueError.
+        """
+        return cls(read_model_file(path))
 
 # %% ../notebooks/08_subwords.ipynb #08-1030bf96
 def train_subwords(sentences: Iterable[str], vocabulary_size: int) -> Subwords:
-    """Learn a byte-pair vocabulary of ``vocabulary_size`` tokens (256 bytes and four special ids among them).
+    """Learn a byte-pair vocabulary (256 bytes and four special ids among its tokens).
 
-    ``sentences`` are of both languages. The same sentences give the same vocabulary. Raises ValueError where there is
-    no text, or not enough of it for so many tokens.
+    ``sentences`` are of both languages. The same sentences give the same vocabulary.
+    Raises ValueError where there is no text, or not enough for so many tokens.
     """
     sentences = [sentence for sentence in sentences if sentence.strip()]
-    if not sentences:
-        raise ValueError("no sentence with text in it was given: expected at least one")
+    check_some_text(sentences)
     model = io.BytesIO()
-    try:
+    with size_that_fits(vocabulary_size):
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(sentences), model_writer=model, vocab_size=vocabulary_size, model_type="bpe",
-            byte_fallback=True, character_coverage=0.9999, num_threads=1, minloglevel=2,
+            sentence_iterator=iter(sentences), model_writer=model,
+            vocab_size=vocabulary_size, model_type="bpe", byte_fallback=True,
+            character_coverage=0.9999, num_threads=1, minloglevel=2,
             pad_id=PAD_ID, bos_id=BOS_ID, eos_id=EOS_ID, unk_id=UNK_ID,
         )  # fmt: skip
-    except RuntimeError as error:
-        bound = re.search(r"(<=|vs) (\d+)", str(error))
-        if not bound:
-            raise
-        size = f"{'at most' if bound[1] == '<=' else 'at least'} {bound[2]}"
-        raise ValueError(f"vocabulary_size {vocabulary_size} does not fit this text: expected {size}") from error
     return Subwords(model.getvalue())

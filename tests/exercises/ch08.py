@@ -1,0 +1,194 @@
+"""Solutions of the exercises of chapter 8, right and wrong."""
+
+from harness import Exercise
+
+EXERCISES = [
+    Exercise(
+        cell="08-09743968",
+        wrong={
+            "counts each word once": """
+                best = best_pair(pair_counts(pieces, dict.fromkeys(words, 1)))
+                return best, {w: merge(parts, best) for w, parts in pieces.items()}
+            """,
+            "breaks ties by the first seen": """
+                best = pair_counts(pieces, words).most_common(1)[0][0]
+                return best, {w: merge(parts, best) for w, parts in pieces.items()}
+            """,
+            "starts from letters each time": """
+                letters = {word: tuple(word) for word in words}
+                best = best_pair(pair_counts(letters, words))
+                return best, {w: merge(parts, best) for w, parts in letters.items()}
+            """,
+            "changes the pieces in place": """
+                best = best_pair(pair_counts(pieces, words))
+                for word, parts in pieces.items():
+                    pieces[word] = merge(parts, best)
+                return best, pieces
+            """,
+            "breaks ties by the longer piece": """
+                counts = pair_counts(pieces, words)
+                best = min(
+                    counts, key=lambda p: (-counts[p], -len("".join(p)), "".join(p))
+                )
+                return best, {w: merge(parts, best) for w, parts in pieces.items()}
+            """,
+            "merges the first place of a word only": """
+                best = best_pair(pair_counts(pieces, words))
+                new = {}
+                for word, parts in pieces.items():
+                    pairs = list(zip(parts, parts[1:]))
+                    if best in pairs:
+                        i = pairs.index(best)
+                        parts = (*parts[:i], "".join(best), *parts[i + 2 :])
+                    new[word] = parts
+                return best, new
+            """,
+            "leaves out words that do not change": """
+                best = best_pair(pair_counts(pieces, words))
+                new = {w: merge(parts, best) for w, parts in pieces.items()}
+                return best, {w: new[w] for w in new if new[w] != pieces[w]}
+            """,
+        },
+        right={
+            "without pair_counts": """
+                counts = Counter()
+                for word, parts in pieces.items():
+                    for i in range(len(parts) - 1):
+                        counts[parts[i], parts[i + 1]] += words[word]
+                best = best_pair(counts)
+                return best, {w: merge(parts, best) for w, parts in pieces.items()}
+            """,
+        },
+    ),
+    Exercise(
+        cell="08-c7e684ee",
+        wrong={
+            "the shortest first": """
+                parts = []
+                while word:
+                    ends = range(2, len(word) + 1)
+                    end = next((end for end in ends if word[:end] in pieces), 1)
+                    parts.append(word[:end])
+                    word = word[end:]
+                return tuple(parts)
+            """,
+            "from the right": """
+                parts = []
+                while word:
+                    last = len(word) - 1
+                    start = next((s for s in range(last) if word[s:] in pieces), last)
+                    parts.insert(0, word[start:])
+                    word = word[:start]
+                return tuple(parts)
+            """,
+            "the longest anywhere in the word": """
+                if len(word) < 2:
+                    return (word,) if word else ()
+                for size in range(len(word), 1, -1):
+                    for i in range(len(word) - size + 1):
+                        if word[i : i + size] in pieces:
+                            left = longest_first(word[:i], pieces)
+                            right = longest_first(word[i + size :], pieces)
+                            return (*left, word[i : i + size], *right)
+                return tuple(word)
+            """,
+            "the fewest parts": """
+                best = [()]
+                for end in range(1, len(word) + 1):
+                    starts = [
+                        s for s in range(end) if end - s == 1 or word[s:end] in pieces
+                    ]
+                    best.append(
+                        min(((*best[s], word[s:end]) for s in starts), key=len)
+                    )
+                return best[-1]
+            """,
+            "never the whole word": """
+                parts = []
+                while word:
+                    ends = range(len(word) - 1, 1, -1)
+                    end = next((end for end in ends if word[:end] in pieces), 1)
+                    parts.append(word[:end])
+                    word = word[end:]
+                return tuple(parts)
+            """,
+            "at most three letters": """
+                parts = []
+                while word:
+                    ends = range(min(3, len(word)), 1, -1)
+                    end = next((end for end in ends if word[:end] in pieces), 1)
+                    parts.append(word[:end])
+                    word = word[end:]
+                return tuple(parts)
+            """,
+            "gives up at the first unknown letter": """
+                parts = []
+                while word:
+                    ends = range(len(word), 0, -1)
+                    end = next((end for end in ends if word[:end] in pieces), len(word))
+                    parts.append(word[:end])
+                    word = word[end:]
+                return tuple(parts)
+            """,
+        },
+        right={
+            "as a regular expression": """
+                ordered = sorted(pieces, key=len, reverse=True)
+                pattern = "|".join([*map(re.escape, ordered), "."])
+                return tuple(re.findall(pattern, word, flags=re.DOTALL))
+            """,
+        },
+    ),
+    Exercise(
+        cell="08-72ad087b",
+        wrong={
+            "the first sentence only": """
+                used = set(subwords.encode(sentences[0])) if sentences else set()
+                return set(range(260, len(subwords))) - used
+            """,
+            "the last sentence only": """
+                used = set()
+                for sentence in sentences:
+                    used = set(subwords.encode(sentence))
+                return set(range(260, len(subwords))) - used
+            """,
+            "one size of vocabulary": """
+                used = {t for sentence in sentences for t in subwords.encode(sentence)}
+                return set(range(260, 600)) - used
+            """,
+            "with the bytes": """
+                used = {t for sentence in sentences for t in subwords.encode(sentence)}
+                return set(range(4, len(subwords))) - used
+            """,
+            "the used ones": """
+                used = {t for sentence in sentences for t in subwords.encode(sentence)}
+                return {token for token in used if token >= 260}
+            """,
+            "looks for the pieces in the text": """
+                text = " ".join(sentences).replace(" ", "▁")
+                piece = subwords.processor.id_to_piece
+                ids = range(260, len(subwords))
+                return {token for token in ids if piece(token) not in text}
+            """,
+            "what no single sentence holds": """
+                idle = set(range(260, len(subwords)))
+                found = [idle - set(subwords.encode(line)) for line in sentences]
+                return set().union(*found) if found else idle
+            """,
+            "one off at the start": """
+                used = {t for sentence in sentences for t in subwords.encode(sentence)}
+                return set(range(261, len(subwords))) - used
+            """,
+        },
+        right={
+            "one by one": """
+                idle = list(range(260, len(subwords)))
+                for sentence in sentences:
+                    for token in subwords.encode(sentence):
+                        if token in idle:
+                            idle.remove(token)
+                return set(idle)
+            """,
+        },
+    ),
+]
