@@ -20,28 +20,22 @@ from annotated_transformer.support.checks import (
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
     """Cut the last axis into heads (section 3.2.2).
 
-    ``(batch, n, num_heads * size)`` to ``(batch, num_heads, n, size)``. Head i holds the columns from i * size up to,
-    not including, (i + 1) * size, counted from 0.
+    ``(batch, n, num_heads * size)`` to ``(batch, num_heads, n, size)``. Head i holds
+    the columns from i * size up to, not including, (i + 1) * size, counted from 0.
     """
     return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
 
-# %% ../notebooks/03_multi_head_attention.ipynb #03-6a25dc61
+
 def merge_heads(heads: Tensor) -> Tensor:
-    """Put the heads side by side again, the Concat of section 3.2.2: the way back from ``split_heads``.
+    """Undo ``split_heads``: the heads side by side, the Concat of section 3.2.2.
 
     ``(batch, num_heads, n, size)`` to ``(batch, n, num_heads * size)``.
     """
     return heads.transpose(1, 2).flatten(-2)
 
 # %% ../notebooks/03_multi_head_attention.ipynb #03-8f6e24b9
-class MultiHeadAttention(nn.Module):
-    """Multi-head attention of section 3.2.2: Concat(head_1, ..., head_h) W^O.
-
-    ``d_model`` is the width of the model and ``num_heads`` the paper's h. Queries and
-    keys of a head are ``d_k`` wide, its values ``d_v``; both are d_model / num_heads
-    unless given. The four projections have no biases, as in the paper's equation, or
-    have them where ``bias`` says so. Raises ValueError for sizes that do not fit.
-    """
+class _Projections(nn.Module):
+    """The four matrices of ``MultiHeadAttention``, all heads side by side."""
 
     def __init__(
         self,
@@ -56,11 +50,28 @@ class MultiHeadAttention(nn.Module):
         self.d_model, self.num_heads = d_model, num_heads
         self.d_k = d_k or d_model // num_heads
         self.d_v = d_v or d_model // num_heads
-        # W^Q, W^K, W^V of all heads, side by side, and W^O
         self.query_projection = nn.Linear(d_model, num_heads * self.d_k, bias=bias)
         self.key_projection = nn.Linear(d_model, num_heads * self.d_k, bias=bias)
         self.value_projection = nn.Linear(d_model, num_heads * self.d_v, bias=bias)
         self.output_projection = nn.Linear(num_heads * self.d_v, d_model, bias=bias)
+
+    def keys_and_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Projected and split into heads.
+
+        Returns ``(batch, num_heads, n_k, d_k)`` and ``(batch, num_heads, n_k, d_v)``.
+        """
+        keys, values = self.key_projection(key), self.value_projection(value)
+        return split_heads(keys, self.num_heads), split_heads(values, self.num_heads)
+
+# %% ../notebooks/03_multi_head_attention.ipynb #03-8f8b62d3
+class MultiHeadAttention(_Projections):
+    """Multi-head attention of section 3.2.2: Concat(head_1, ..., head_h) W^O.
+
+    ``d_model`` is the width of the model and ``num_heads`` the paper's h. Queries and
+    keys of a head are ``d_k`` wide, its values ``d_v``; both are d_model / num_heads
+    unless given. The four projections have no biases, as in the paper's equation, or
+    have them where ``bias`` says so. Raises ValueError for sizes that do not fit.
+    """
 
     def forward(
         self,
@@ -85,14 +96,6 @@ class MultiHeadAttention(nn.Module):
         keys, values = self.keys_and_values(key, value)
         return self.attend(query, keys, values, mask, need_weights)
 
-    def keys_and_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Projected and split into heads.
-
-        Returns ``(batch, num_heads, n_k, d_k)`` and ``(batch, num_heads, n_k, d_v)``.
-        """
-        keys, values = self.key_projection(key), self.value_projection(value)
-        return split_heads(keys, self.num_heads), split_heads(values, self.num_heads)
-
     def attend(
         self,
         query: Tensor,
@@ -104,15 +107,11 @@ class MultiHeadAttention(nn.Module):
         """As ``forward``, from what ``keys_and_values`` made: a cache may hold it."""
         if mask is not None and mask.dim() == 3:
             mask = mask.unsqueeze(1)  # (batch, 1, 1 or n_q, n_k): one for all heads
-        # (batch, num_heads, n_q, d_k)
         queries = split_heads(self.query_projection(query), self.num_heads)
         if need_weights:
             heads, weights = scaled_dot_product_attention(queries, keys, values, mask)
         else:
             check_attention(queries, keys, values, mask)
-            heads, weights = (
-                F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask),
-                None,
-            )
+            heads = F.scaled_dot_product_attention(queries, keys, values, mask)
+            weights = None
         return self.output_projection(merge_heads(heads)), weights
-

@@ -180,10 +180,10 @@ def test_gradients_are_those_of_finite_differences() -> None:
     [
         ((10, 3), "d_model 10 is not divisible by num_heads 3.*give d_k and d_v"),
         ((10, 3, 4), "d_model 10 is not divisible by num_heads 3"),
-        ((0, 1), "d_model is 0, expected at least 1"),
-        ((8, 0), "num_heads is 0, expected at least 1"),
-        ((8, 2, 0), "d_k is 0, expected at least 1"),
-        ((8, 2, 4, -1), "d_v is -1, expected at least 1"),
+        ((0, 1), "d_model is 0, .* at least 1"),
+        ((8, 0), "num_heads is 0, .* at least 1"),
+        ((8, 2, 0), "d_k is 0, .* at least 1"),
+        ((8, 2, 4, -1), "d_v is -1, .* at least 1"),
     ],
 )
 def test_sizes_that_do_not_fit_are_named(arguments: tuple, message: str) -> None:
@@ -211,7 +211,7 @@ def test_sizes_that_do_not_fit_are_named(arguments: tuple, message: str) -> None
             ((2, 3, 8), (3, 3, 8), (3, 3, 8)),
             None,
             ValueError,
-            r"batches of \[2, 3, 3\]",
+            r"query \(2, .*key \(3, .*compare the batch sizes",
         ),
         (((2, 3, 8), (2, 4, 8), (2, 5, 8)), None, ValueError, "one value for each key"),
         (3 * [(2, 3, 8)], torch.ones(3, 3), TypeError, "torch.float32.*torch.bool"),
@@ -231,7 +231,7 @@ def test_sizes_that_do_not_fit_are_named(arguments: tuple, message: str) -> None
             3 * [(2, 3, 8)],
             torch.ones(4, 3, 3, dtype=torch.bool),
             ValueError,
-            r"mask \(4, 3, 3\) does not broadcast",
+            r"mask \(4, 1, 3, 3\) does not broadcast",
         ),
     ],
 )
