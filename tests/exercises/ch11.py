@@ -6,6 +6,45 @@ EXERCISES = [
     Exercise(
         cell="11-96312e09",
         wrong={
+            "clips the gradients, too": """
+                optimizer, losses = transformer_optimizer(model), []
+                for step in range(1, steps + 1):
+                    rate = transformer_learning_rate(step, model.d_model, 20, 0.1)
+                    optimizer.param_groups[0]["lr"] = rate
+                    loss_sum, tokens = batch_loss(model, batch, smoothing=0.0)
+                    optimizer.zero_grad()
+                    (loss_sum / tokens).backward()
+                    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                    optimizer.step()
+                    losses.append((loss_sum / tokens).item())
+                return losses
+            """,
+            "measures the loss after the step": """
+                optimizer, losses = transformer_optimizer(model), []
+                for step in range(1, steps + 1):
+                    rate = transformer_learning_rate(step, model.d_model, 20, 0.1)
+                    optimizer.param_groups[0]["lr"] = rate
+                    loss_sum, tokens = batch_loss(model, batch, smoothing=0.0)
+                    optimizer.zero_grad()
+                    (loss_sum / tokens).backward()
+                    optimizer.step()
+                    with torch.no_grad():
+                        loss_sum, tokens = batch_loss(model, batch, smoothing=0.0)
+                    losses.append((loss_sum / tokens).item())
+                return losses
+            """,
+            "sets the rate once, at its peak": """
+                optimizer, losses = transformer_optimizer(model), []
+                rate = transformer_learning_rate(20, model.d_model, 20, factor=0.1)
+                optimizer.param_groups[0]["lr"] = rate
+                for step in range(1, steps + 1):
+                    loss_sum, tokens = batch_loss(model, batch, smoothing=0.0)
+                    optimizer.zero_grad()
+                    (loss_sum / tokens).backward()
+                    optimizer.step()
+                    losses.append((loss_sum / tokens).item())
+                return losses
+            """,
             "lets the decoder read the word that it must say": """
                 optimizer, losses = transformer_optimizer(model), []
                 for step in range(1, steps + 1):
@@ -160,6 +199,30 @@ EXERCISES = [
     Exercise(
         cell="11-93227b11",
         wrong={
+            "leaves dropout on": """
+                tokens = sum(part.tokens for part in parts)
+                model.train()
+                model.zero_grad()
+                for part in parts:
+                    loss_sum, _ = batch_loss(model, part, smoothing=0.1)
+                    (loss_sum / tokens).backward()
+            """,
+            "moves the weights after each part": """
+                tokens = sum(part.tokens for part in parts)
+                model.zero_grad()
+                for part in parts:
+                    loss_sum, _ = batch_loss(model, part, smoothing=0.1)
+                    (loss_sum / tokens).backward()
+                    with torch.no_grad():
+                        for weight in model.parameters():
+                            weight -= 0.01 * weight.grad
+            """,
+            "the sum over all tokens, not their mean": """
+                model.zero_grad()
+                for part in parts:
+                    loss_sum, _ = batch_loss(model, part, smoothing=0.1)
+                    loss_sum.backward()
+            """,
             "takes the mean of the means": """
                 model.zero_grad()
                 for part in parts:
@@ -247,6 +310,30 @@ EXERCISES = [
     Exercise(
         cell="11-e5a70f38",
         wrong={
+            "holds the squared norm against the threshold": """
+                gradients = [w.grad for w in parameters if w.grad is not None]
+                square = sum((gradient**2).sum().item() for gradient in gradients)
+                norm = math.sqrt(square)
+                if square > threshold:
+                    for gradient in gradients:
+                        gradient *= threshold / norm
+                return norm
+            """,
+            "puts new gradients beside the old ones": """
+                weights = [w for w in parameters if w.grad is not None]
+                norm = math.sqrt(sum((w.grad**2).sum().item() for w in weights))
+                for weight in weights:
+                    weight.grad = weight.grad * min(1, threshold / max(norm, 1e-12))
+                return norm
+            """,
+            "shortens to half of the threshold": """
+                gradients = [w.grad for w in parameters if w.grad is not None]
+                norm = math.sqrt(sum((g**2).sum().item() for g in gradients))
+                if norm > threshold:
+                    for gradient in gradients:
+                        gradient *= threshold / (2 * norm)
+                return norm
+            """,
             "clips each tensor by its own norm": """
                 weights = [w for w in parameters if w.grad is not None]
                 norm = math.sqrt(sum((w.grad**2).sum().item() for w in weights))
@@ -349,7 +436,7 @@ EXERCISES = [
                 norm = torch.cat([w.grad.flatten() for w in weights]).norm()
                 share = torch.clamp(threshold / norm, max=1.0)
                 for w in weights:
-                    w.grad = torch.where(norm > threshold, w.grad * share, w.grad)
+                    w.grad.mul_(share)
                 return norm.item()
             """,
         },

@@ -6,6 +6,26 @@ EXERCISES = [
     Exercise(
         cell="14-57a70002",
         wrong={
+            "rounds to two places": """
+                reference, length, *counts = np.sum(rows, axis=0)
+                precisions = np.array(counts[4:]) / np.array(counts[:4])
+                brevity = min(1.0, math.exp(1 - reference / length))
+                return round(100 * brevity * math.exp(np.log(precisions).mean()), 2)
+            """,
+            "adds one to every count": """
+                reference, length, *counts = np.sum(rows, axis=0)
+                precisions = (np.array(counts[4:]) + 1) / (np.array(counts[:4]) + 1)
+                brevity = min(1.0, math.exp(1 - reference / length))
+                return 100 * brevity * math.exp(np.log(precisions).mean())
+            """,
+            "caps each sentence at the length of its reference": """
+                rows = np.array(rows)
+                reference = rows[:, 0].sum()
+                length = np.minimum(rows[:, 0], rows[:, 1]).sum()
+                counts = rows[:, 2:].sum(axis=0)
+                brevity = min(1.0, math.exp(1 - reference / length))
+                return 100 * brevity * math.exp(np.log(counts[4:] / counts[:4]).mean())
+            """,
             "the mean of the sentences' scores": """
                 scores = []
                 for reference, length, *counts in rows:
@@ -87,6 +107,21 @@ EXERCISES = [
     Exercise(
         cell="14-7ae356b9",
         wrong={
+            "leaves out words of a single letter": """
+                said = set(re.findall(r"\\w\\w+", text))
+                return [word for word in re.findall(r"\\w\\w+", source) if word in said]
+            """,
+            "the longest common sequence of words": """
+                import difflib
+                a, b = re.findall(r"\\w+", source), re.findall(r"\\w+", text)
+                blocks = difflib.SequenceMatcher(None, a, b).get_matching_blocks()
+                return [word for m in blocks for word in a[m.a : m.a + m.size]]
+            """,
+            "words that only begin alike": """
+                said = re.findall(r"\\w+", text)
+                return [word for word in re.findall(r"\\w+", source)
+                        if any(other.startswith(word) for other in said)]
+            """,
             "parts of words count": """
                 return [w for w in re.findall(r"\\w+", source) if w in text]
             """,
@@ -144,6 +179,31 @@ EXERCISES = [
     Exercise(
         cell="14-0fd1dfb0",
         wrong={
+            "through sixteen bits on the way": """
+                model = Transformer(translator.model.config)
+                weights = translator.model.state_dict()
+                weights = {k: w.half().to(kind).float() for k, w in weights.items()}
+                model.load_state_dict(weights)
+                return Translator(model, translator.subwords)
+            """,
+            "scales each matrix by its largest weight first": """
+                model = Transformer(translator.model.config)
+                weights = {}
+                for name, weight in translator.model.state_dict().items():
+                    most = weight.abs().max()
+                    weights[name] = (weight / most).to(kind).float() * most
+                model.load_state_dict(weights)
+                return Translator(model, translator.subwords)
+            """,
+            "leaves the model in training": """
+                model = Transformer(translator.model.config)
+                weights = translator.model.state_dict()
+                weights = {name: w.to(kind).float() for name, w in weights.items()}
+                model.load_state_dict(weights)
+                twin = Translator(model, translator.subwords)
+                twin.model.train()
+                return twin
+            """,
             "rounds the embedding only": """
                 model = Transformer(translator.model.config)
                 weights = dict(translator.model.state_dict())
@@ -204,6 +264,13 @@ EXERCISES = [
             """,
         },
         right={
+            "a deep copy of the whole translator": """
+                from copy import deepcopy
+
+                twin = deepcopy(translator)
+                twin.model.to(kind).float()
+                return twin
+            """,
             "a copy, weight by weight": """
                 import copy
                 model = copy.deepcopy(translator.model)

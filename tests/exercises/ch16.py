@@ -6,6 +6,40 @@ EXERCISES = [
     Exercise(
         cell="16-34802dc9",
         wrong={
+            "leaves out constituents over a single word": """
+                matched = total = 0
+                for pair in zip(gold, predicted, strict=True):
+                    kept = [n.label not in PUNCTUATION for n in preterminals(pair[0])]
+                    a, b = (Counter((i, j) for _, i, j in
+                                    counted_brackets(tree, kept).elements()
+                                    if j - i > 1)
+                            for tree in pair)
+                    matched += (a & b).total()
+                    total += (a + b).total()
+                return 200 * matched / max(total, 1)
+            """,
+            "the plain mean of precision and recall": """
+                matched = right = guessed = 0
+                for pair in zip(gold, predicted, strict=True):
+                    kept = [n.label not in PUNCTUATION for n in preterminals(pair[0])]
+                    a, b = (Counter((i, j) for _, i, j in
+                                    counted_brackets(tree, kept).elements())
+                            for tree in pair)
+                    matched += (a & b).total()
+                    right += a.total()
+                    guessed += b.total()
+                return 50 * (matched / max(guessed, 1) + matched / max(right, 1))
+            """,
+            "asks for each predicted bracket whether the gold tree has it": """
+                matched = total = 0
+                for pair in zip(gold, predicted, strict=True):
+                    kept = [n.label not in PUNCTUATION for n in preterminals(pair[0])]
+                    a, b = ([(i, j) for _, i, j in
+                             counted_brackets(tree, kept).elements()] for tree in pair)
+                    matched += sum(span in a for span in b)
+                    total += len(a) + len(b)
+                return 200 * matched / max(total, 1)
+            """,
             "compares the labels too": """
                 return score_trees(gold, predicted).f1
             """,
@@ -114,6 +148,59 @@ EXERCISES = [
     Exercise(
         cell="16-9b7e41d3",
         wrong={
+            "takes for a tag only what is written in letters": """
+                opened, left = [], n
+                for t in line:
+                    if t[0] == "(":
+                        opened.append(t[1:])
+                    elif t[0] == ")":
+                        opened.pop()
+                    else:
+                        left -= 1
+
+                if token == END:
+                    return not opened and left == 0
+                if token[0] == ")":
+                    fits = bool(opened) and opened[-1] == token[1:]
+                    return fits and line[-1][0] != "("
+                return left > 0 and (token[0] == "(" or token.isalpha())
+            """,
+            "wants a single constituent over everything": """
+                opened, left = [], n
+                for t in line:
+                    if t[0] == "(":
+                        opened.append(t[1:])
+                    elif t[0] == ")":
+                        opened.pop()
+                    else:
+                        left -= 1
+
+                if token == END:
+                    return not opened and left == 0
+                if line and not opened:
+                    return False
+                if token[0] == ")":
+                    fits = bool(opened) and opened[-1] == token[1:]
+                    return fits and line[-1][0] != "("
+                return left > 0
+            """,
+            "wants a word for each bracket that is open": """
+                opened, left = [], n
+                for t in line:
+                    if t[0] == "(":
+                        opened.append(t[1:])
+                    elif t[0] == ")":
+                        opened.pop()
+                    else:
+                        left -= 1
+
+                if token == END:
+                    return not opened and left == 0
+                if token[0] == ")":
+                    fits = bool(opened) and opened[-1] == token[1:]
+                    return fits and line[-1][0] != "("
+                return left > (len(opened) if token[0] == "(" else 0)
+            """,
             "closes a constituent without a word": """
                 opened, left = [], n
                 for t in line:
