@@ -43,6 +43,19 @@ EXERCISES = [
                     new[word] = parts
                 return best, new
             """,
+            "merges from the right": """
+                best = best_pair(pair_counts(pieces, words))
+                new = {}
+                for word, parts in pieces.items():
+                    done = []
+                    for part in reversed(parts):
+                        if done and (part, done[0]) == best:
+                            done[0] = part + done[0]
+                        else:
+                            done.insert(0, part)
+                    new[word] = tuple(done)
+                return best, new
+            """,
             "leaves out words that do not change": """
                 best = best_pair(pair_counts(pieces, words))
                 new = {w: merge(parts, best) for w, parts in pieces.items()}
