@@ -40,6 +40,21 @@ EXERCISES = [
                 away = (positions.unsqueeze(1) - positions).abs()
                 return torch.minimum(away, length - away) <= radius
             """,
+            "always shows as many keys, at the ends too": """
+                most = max(length - 2 * radius - 1, 0)
+                start = (torch.arange(length) - radius).clamp(0, most).unsqueeze(1)
+                away = torch.arange(length) - start
+                return (away >= 0) & (away <= 2 * radius)
+            """,
+            "cuts the sentence into blocks": """
+                block = torch.arange(length) // (radius + 1)
+                return block.unsqueeze(1) == block
+            """,
+            "leaves the position itself out": """
+                positions = torch.arange(length)
+                away = (positions.unsqueeze(1) - positions).abs()
+                return (away <= radius) & ((away > 0) | (radius == 0))
+            """,
         },
         right={
             "a band, cut from above and below": """
@@ -83,6 +98,18 @@ EXERCISES = [
                 mask = torch.zeros(n_q, n_k, dtype=torch.bool)
                 mask[:, n_k - n_q:] = causal_mask(n_q)
                 return mask
+            """,
+            "the last one right, the others from the start": """
+                mask = torch.ones(n_q, n_k, dtype=torch.bool)
+                mask[:-1] = causal_mask(n_k)[: n_q - 1]
+                return mask
+            """,
+            "one row too early": """
+                end = max(n_k - 1, n_q)
+                return causal_mask(n_k)[end - n_q : end]
+            """,
+            "the triangle of the future": """
+                return torch.ones(n_q, n_k, dtype=torch.bool).triu(n_k - n_q)
             """,
         },
         right={
@@ -173,6 +200,35 @@ EXERCISES = [
                 for_value = weights.T @ gradient
                 gradient.zero_()
                 return s @ key, s.T @ query, for_value
+            """,
+            "finite differences": """
+                inputs, found = [query, key, value], []
+                for n, x in enumerate(inputs):
+                    slope = torch.zeros_like(x)
+                    for i in range(x.numel()):
+                        sums = []
+                        for h in (1e-3, -1e-3):
+                            moved = [y.clone() for y in inputs]
+                            moved[n].view(-1)[i] += h
+                            output, _ = scaled_dot_product_attention(*moved)
+                            sums.append((output * gradient).sum())
+                        slope.view(-1)[i] = (sums[0] - sums[1]) / 2e-3
+                    found.append(slope)
+                return found
+            """,
+            "subtracts the plain mean": """
+                root = math.sqrt(query.size(-1))
+                _, weights = scaled_dot_product_attention(query, key, value)
+                g = gradient @ value.T
+                s = weights * (g - g.mean(dim=-1, keepdim=True)) / root
+                return s @ key, s.T @ query, weights.T @ gradient
+            """,
+            "forgets the weight in front": """
+                root = math.sqrt(query.size(-1))
+                _, weights = scaled_dot_product_attention(query, key, value)
+                g = gradient @ value.T
+                s = (g - (g * weights).sum(dim=-1, keepdim=True)) / root
+                return s @ key, s.T @ query, weights.T @ gradient
             """,
         },
         right={

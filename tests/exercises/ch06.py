@@ -36,6 +36,22 @@ EXERCISES = [
                 V, d = config.vocabulary_size, config.d_model
                 return parameters_by_formula(config) + (config.num_layers + 1) * V * d
             """,
+            "adds what is not learned": """
+                c = config
+                sinusoids = (c.positions == "sinusoidal") * c.max_length * c.d_model
+                more = 2 * c.vocabulary_size * c.d_model + sinusoids
+                return parameters_by_formula(c) + more
+            """,
+            "takes the width of all heads": """
+                c = config
+                width = c.num_heads * (c.d_k or c.d_model // c.num_heads)
+                return parameters_by_formula(c) + 2 * c.vocabulary_size * width
+            """,
+            "leaves the row of padding out": """
+                c = config
+                rows = c.vocabulary_size - 1
+                return parameters_by_formula(c) + 2 * rows * c.d_model
+            """,
         },
         right={
             "asks PyTorch": """
@@ -118,8 +134,56 @@ EXERCISES = [
                 mask = torch.ones(n, n).tril().triu(-1).bool() & words
                 return model.embedding.logits(model.encoder(model.embed(tokens), mask))
             """,
+            "shifts the tokens once more": """
+                words = padding_mask(tokens, model.config.pad_id)
+                mask = causal_mask(tokens.size(1)) & words
+                shifted = torch.cat([tokens[:, :1], tokens[:, :-1]], 1)
+                states = model.encoder(model.embed(shifted), mask)
+                return model.embedding.logits(states)
+            """,
+            "one more layer norm": """
+                words = padding_mask(tokens, model.config.pad_id)
+                mask = causal_mask(tokens.size(1)) & words
+                x = model.encoder(model.embed(tokens), mask)
+                x = torch.nn.functional.layer_norm(x, x.shape[-1:])
+                return model.embedding.logits(x)
+            """,
+            "the first logits for all": """
+                words = padding_mask(tokens, model.config.pad_id)
+                mask = causal_mask(tokens.size(1)) & words
+                logits = model.embedding.logits(
+                    model.encoder(model.embed(tokens), mask)
+                )
+                return logits[:, :1].expand_as(logits)
+            """,
+            "shifts the logits, too": """
+                words = padding_mask(tokens, model.config.pad_id)
+                mask = causal_mask(tokens.size(1)) & words
+                x = model.encoder(model.embed(tokens), mask)
+                logits = model.embedding.logits(x)
+                return torch.cat([logits[:, :1], logits[:, :-1]], 1)
+            """,
+            "the causal mask in the first layer only": """
+                words = padding_mask(tokens, model.config.pad_id)
+                mask = causal_mask(tokens.size(1)) & words
+                x = model.embed(tokens)
+                for i, layer in enumerate(model.encoder.layers):
+                    x = layer(x, words if i else mask)
+                return model.embedding.logits(model.encoder.final_norm(x))
+            """,
+            "the padding of the first sentence for all": """
+                words = padding_mask(tokens[:1], model.config.pad_id)
+                mask = causal_mask(tokens.size(1)) & words
+                return model.embedding.logits(model.encoder(model.embed(tokens), mask))
+            """,
         },
         right={
+            "puts zeros where padding stands": """
+                words = padding_mask(tokens, model.config.pad_id)
+                mask = causal_mask(tokens.size(1)) & words
+                x = model.embed(tokens) * words.transpose(1, 2)
+                return model.embedding.logits(model.encoder(x, mask))
+            """,
             "a comparison of positions": """
                 n = torch.arange(tokens.size(1))
                 words = (tokens != model.config.pad_id)[:, None, :]
