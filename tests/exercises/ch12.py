@@ -67,6 +67,24 @@ EXERCISES = [
                     ("b",): {"x": 0.6, "y": 0.4},
                 }
             """,
+            "hides the best from no beam of two": """
+                return {
+                    (): {"a": 0.40, "b": 0.35, "c": 0.25},
+                    ("a",): {"x": 0.4, "y": 0.35, "z": 0.25},
+                    ("b",): {"x": 0.9, "y": 0.1},
+                    ("c",): {"x": 0.8, "y": 0.2},
+                }
+            """,
+            "has a sentence of three words": """
+                table = {(): {"a": 0.35, "b": 0.33, "c": 0.32}}
+                table |= {("c",): {"x": 0.95, "y": 0.05}, ("c", "x"): {"z": 1.0}}
+                return table | {(w,): {"x": 0.4, "y": 0.34, "z": 0.26} for w in "ab"}
+            """,
+            "has two sentences that are equally likely": """
+                table = {(): {"a": 0.35, "b": 0.33, "c": 0.32}}
+                table[("c",)] = {"x": 0.95, "y": 0.05}
+                return table | {(w,): {"x": 0.4, "y": 0.3, "z": 0.3} for w in "ab"}
+            """,
         },
         right={
             "with nearly certain second words": """
@@ -163,6 +181,41 @@ EXERCISES = [
                 named = torch.tensor([ids]).unsqueeze(-1)
                 return logits.log_softmax(dim=-1).gather(-1, named).sum().item()
             """,
+            "does not rule out at the end": """
+                words = torch.tensor([BOS_ID, *ids, EOS_ID])
+                logits = model(source, words[None, :-1])[0]
+                logits[:-1, NEVER_SAID] = -math.inf
+                log_p = logits.log_softmax(dim=-1)
+                return log_p.gather(-1, words[1:, None]).sum().item()
+            """,
+            "returns the loss": """
+                words = torch.tensor([BOS_ID, *ids, EOS_ID])
+                logits = model(source, words[None, :-1])[0]
+                logits[:, NEVER_SAID] = -math.inf
+                loss = torch.nn.functional.cross_entropy
+                return float(loss(logits, words[1:], reduction="sum"))
+            """,
+            "divides by the length penalty": """
+                words = torch.tensor([BOS_ID, *ids, EOS_ID])
+                logits = model(source, words[None, :-1])[0]
+                logits[:, NEVER_SAID] = -math.inf
+                log_p = logits.log_softmax(dim=-1).gather(-1, words[1:, None]).sum()
+                return log_p.item() / length_penalty(len(ids) + 1, 0.6)
+            """,
+            "a softmax over the positions": """
+                words = torch.tensor([BOS_ID, *ids, EOS_ID])
+                logits = model(source, words[None, :-1])[0]
+                logits[:, NEVER_SAID] = -1e9
+                log_p = logits.log_softmax(dim=0)
+                return log_p.gather(-1, words[1:, None]).sum().item()
+            """,
+            "rounds to single precision": """
+                words = torch.tensor([BOS_ID, *ids, EOS_ID])
+                logits = model(source, words[None, :-1])[0]
+                logits[:, NEVER_SAID] = -math.inf
+                log_p = logits.float().log_softmax(dim=-1)
+                return log_p.gather(-1, words[1:, None]).sum().item()
+            """,
         },
         right={
             "by cross-entropy": """
@@ -230,6 +283,30 @@ EXERCISES = [
             ),
             "sets the seed itself": but(
                 "model.eval()", "model.eval(); torch.manual_seed(0)"
+            ),
+            "leaves the end token in": but(
+                "up_to_end(row)", "[word for word in row if word != PAD_ID]"
+            ),
+            "has a temperature for the first two words only": but(
+                "/ temperature", "/ (temperature if len(said) < 2 else 1.0)"
+            ),
+            "draws among the eight most likely": but(
+                DRAW,
+                "top = logits.topk(8, dim=-1); "
+                "drawn = torch.multinomial(top.values.softmax(dim=-1), 1); "
+                "word = top.indices.gather(1, drawn).squeeze(1)",
+            ),
+            "adds Gaussian noise": but(
+                DRAW, "word = (logits + torch.randn_like(logits)).argmax(dim=-1)"
+            ),
+            "counts padding for the limit": but(
+                "length_limits(model, source, 50)",
+                "length_limits(model, source.clamp(min=3), 50)",
+            ),
+            "never says a word twice in a row": but(
+                "logits[:, NEVER_SAID] = -math.inf",
+                "logits[:, NEVER_SAID] = -math.inf; "
+                "logits.scatter_(1, word.unsqueeze(1), -math.inf)",
             ),
         },
         right={
