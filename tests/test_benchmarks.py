@@ -23,8 +23,8 @@ import precision  # noqa: E402
 import training  # noqa: E402
 
 from annotated_transformer.subwords import BOS_ID  # noqa: E402
+from annotated_transformer.support.records import read_record  # noqa: E402
 from annotated_transformer.transformer import TransformerConfig  # noqa: E402
-from annotated_transformer.support.records import read_record
 from annotated_transformer.translator import Translator  # noqa: E402
 
 SMALL = TransformerConfig(

@@ -181,7 +181,10 @@ def test_certainty_is_punished() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: transformer_learning_rate(0, 512), "step is 0, expected a whole number of at least 1"),
+        (
+            lambda: transformer_learning_rate(0, 512),
+            "step is 0, expected a whole number of at least 1",
+        ),
         (
             lambda: transformer_learning_rate(1, 512, warmup_steps=0),
             "warmup_steps is 0, expected a whole number of at least 1",

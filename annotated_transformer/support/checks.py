@@ -419,7 +419,7 @@ def check_patches(images: Tensor, patch_size: int) -> None:
 
 
 def check_patch_count(patches: Tensor, expected: int) -> None:
-    """Raise ValueError unless ``patches`` ``(batch, n, size)`` are ``expected`` many."""
+    """Raise ValueError unless ``patches`` ``(batch, n, size)`` are ``expected``."""
     if patches.size(1) != expected:
         raise ValueError(
             f"{patches.size(1)} patches, expected {expected}: resize the images"
