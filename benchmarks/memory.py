@@ -13,8 +13,8 @@ import click
 import torch
 from contest import peak_memory, record_option, write_record
 
-from annotated_transformer.support.corpora import miniature_corpus
 from annotated_transformer.subwords import train_subwords
+from annotated_transformer.support.corpora import miniature_corpus
 from annotated_transformer.transformer import Transformer, TransformerConfig
 from annotated_transformer.translator import Translator
 
