@@ -73,6 +73,19 @@ EXERCISES = [
                 "low, high = np.quantile(scores, [0.025, 0.975])\\n"
                 "return middle - (high - low) / 2, middle + (high - low) / 2",
             ).replace("\\n", "\n"),
+            "is normal, two standard deviations wide": but(
+                INTERVAL,
+                "return tuple(np.quantile(scores, [0.025, 0.975]))",
+                "mean, half = np.mean(scores), 1.96 * np.std(scores)\n"
+                "return mean - half, mean + half",
+            ),
+            "mirrors the percentiles (the basic bootstrap)": but(
+                INTERVAL,
+                "return tuple(np.quantile(scores, [0.025, 0.975]))",
+                "low, high = np.quantile(scores, [0.025, 0.975])\n"
+                "score = bleu_from_counts(counts.sum(axis=0))\n"
+                "return 2 * score - high, 2 * score - low",
+            ),
             "draws each order by itself": """
                 rng, size = np.random.default_rng(seed), len(counts)
                 scores = []
@@ -138,6 +151,23 @@ EXERCISES = [
                 "np.mean([bleu_from_counts(x) for x in b])"
                 " - np.mean([bleu_from_counts(x) for x in a])",
             ),
+            "deals the translations anew, unpaired": but(
+                SWAP,
+                "np.where(swapped, second, first), np.where(swapped, first, second)",
+                "np.split(rng.permutation(np.concatenate([first, second])), 2)",
+            ),
+            "centers on the mean, as the bootstrap does": """
+                rng, values = np.random.default_rng(seed), []
+                for _ in range(samples):
+                    swapped = rng.integers(2, size=len(first))[:, None, None] == 1
+                    a = np.where(swapped, second, first).sum(axis=0)
+                    b = np.where(swapped, first, second).sum(axis=0)
+                    values.append(bleu_from_counts(b) - bleu_from_counts(a))
+                real = bleu_from_counts(second.sum(axis=0))
+                real -= bleu_from_counts(first.sum(axis=0))
+                sizes = np.abs(values)
+                return (1 + (sizes - sizes.mean() >= abs(real)).sum()) / (1 + samples)
+            """,
             "has a seed of its own": but(SWAP, "default_rng(seed)", "default_rng(0)"),
             "ignores the samples": but(SWAP, "range(samples)", "range(1000)").replace(
                 "(1 + samples)", "1001"
@@ -172,6 +202,21 @@ EXERCISES = [
             "takes the one that agrees best with a single other": but(
                 MBR, "sum(", "max("
             ),
+            "takes the median agreement": but(
+                MBR,
+                "sum(chrf([candidates[i]], [other]) for other in others)",
+                "float(np.median([chrf([candidates[i]], [x]) for x in others]))",
+            ),
+            "averages with precision and recall alike": but(
+                MBR,
+                "chrf([candidates[i]], [other])",
+                "chrf([candidates[i]], [other]) + chrf([other], [candidates[i]])",
+            ),
+            "takes each pair once": but(
+                MBR, "enumerate(candidates) if j != i", "enumerate(candidates) if j > i"
+            ),
+            "removes doubles first": "candidates = list(dict.fromkeys(candidates))\n"
+            + MBR,
             "takes the longest": """
                 return max(candidates, key=len)
             """,
