@@ -52,6 +52,22 @@ EXERCISES = [
                 words = log_p.gather(-1, target.unsqueeze(-1)).squeeze(-1)
                 return words.masked_fill(target <= EOS, 0.0).sum(dim=1)
             """,
+            "adds an end to every sentence": """
+                y = F.pad(target, (0, 1), value=EOS)
+                log_p = model(source, shift_right(y)).log_softmax(dim=-1)
+                words = log_p.gather(-1, y.unsqueeze(-1)).squeeze(-1)
+                return words.masked_fill(y == PAD, 0.0).sum(dim=1)
+            """,
+            "cuts the batch at its shortest sentence": """
+                log_p = model(source, shift_right(target)).log_softmax(dim=-1)
+                words = log_p.gather(-1, target.unsqueeze(-1)).squeeze(-1)
+                return words[:, : (target != PAD).sum(dim=1).min()].sum(dim=1)
+            """,
+            "logarithms to the base 2": """
+                log_p = model(source, shift_right(target)).log_softmax(dim=-1)
+                words = log_p.gather(-1, target.unsqueeze(-1)).squeeze(-1) / math.log(2)
+                return words.masked_fill(target == PAD, 0.0).sum(dim=1)
+            """,
             "returns the loss": """
                 logits = model(source, shift_right(target)).transpose(1, 2)
                 loss = F.cross_entropy(
@@ -101,6 +117,15 @@ EXERCISES = [
             """,
             "counts the words of the decoder from 0": """
                 return [2 * i if reverse else n - 1 for i in range(n)]
+            """,
+            "from the last word to the first": """
+                return [2 * i - 1 for i in range(n, 0, -1)] if reverse else [n] * n
+            """,
+            "spreads the mean over all words": """
+                return [(n + 1) // 2] * n if reverse else [n] * n
+            """,
+            "one step too few when reversed": """
+                return [2 * (i - 1) for i in range(1, n + 1)] if reverse else [n] * n
             """,
             "right for ten words only": """
                 return list(range(1, 20, 2)) if reverse else [10] * 10
@@ -195,6 +220,35 @@ EXERCISES = [
                     own = model(source, reads)[:, -1].argmax(dim=-1)
                     mine = int((t + 1) * own_share) > int(t * own_share)
                     word = own if mine else target[:, t]
+                    reads = torch.cat([reads, word.unsqueeze(1)], dim=1)
+                return reads
+            """,
+            "once its own, always its own": """
+                reads = torch.full((len(source), 1), BOS)
+                free = torch.zeros(len(source), dtype=torch.bool)
+                for t in range(target.shape[1] - 1):
+                    own = model(source, reads)[:, -1].argmax(dim=-1)
+                    free = free | (torch.rand(len(source)) < own_share)
+                    word = torch.where(free, own, target[:, t])
+                    reads = torch.cat([reads, word.unsqueeze(1)], dim=1)
+                return reads
+            """,
+            "the same coins at each call": """
+                rng = torch.Generator().manual_seed(0)
+                reads = torch.full((len(source), 1), BOS)
+                for t in range(target.shape[1] - 1):
+                    own = model(source, reads)[:, -1].argmax(dim=-1)
+                    coin = torch.rand(len(source), generator=rng) < own_share
+                    word = torch.where(coin, own, target[:, t])
+                    reads = torch.cat([reads, word.unsqueeze(1)], dim=1)
+                return reads
+            """,
+            "one coin for each position": """
+                coin = torch.rand(target.shape[1]) < own_share
+                reads = torch.full((len(source), 1), BOS)
+                for t in range(target.shape[1] - 1):
+                    own = model(source, reads)[:, -1].argmax(dim=-1)
+                    word = own if coin[t] else target[:, t]
                     reads = torch.cat([reads, word.unsqueeze(1)], dim=1)
                 return reads
             """,
