@@ -28,6 +28,18 @@ EXERCISES = [
             "the pairs in place of their indices": """
                 return sorted(pairs, key=lambda p: (max(map(len, p)), len(p[0])))
             """,
+            "compares the source's ids, not its length": """
+                keys = [(max(map(len, pair)), pair[0]) for pair in pairs]
+                return sorted(range(len(pairs)), key=keys.__getitem__)
+            """,
+            "one number for two, for lengths below ten": """
+                keys = [10 * max(map(len, pair)) + len(pair[0]) for pair in pairs]
+                return sorted(range(len(pairs)), key=keys.__getitem__)
+            """,
+            "the longer side by its ids": """
+                keys = [(len(max(pair)), len(pair[0])) for pair in pairs]
+                return sorted(range(len(pairs)), key=keys.__getitem__)
+            """,
             "longest first": """
                 keys = [(max(map(len, pair)), len(pair[0])) for pair in pairs]
                 return sorted(range(len(pairs)), key=keys.__getitem__, reverse=True)
@@ -42,6 +54,10 @@ EXERCISES = [
             """,
         },
         right={
+            "by numpy, as an array": """
+                sizes = [(len(pair[0]), max(map(len, pair))) for pair in pairs]
+                return np.lexsort(np.array(sizes).T)
+            """,
             "two stable sorts": """
                 order = sorted(range(len(pairs)), key=lambda i: len(pairs[i][0]))
                 order.sort(key=lambda i: max(len(pairs[i][0]), len(pairs[i][1])))
@@ -66,6 +82,16 @@ EXERCISES = [
             """,
             "one epoch only": """
                 return islice(token_batches(pairs, max_tokens, seed, 1), step, None)
+            """,
+            "forty epochs are as good as endless": """
+                return islice(token_batches(pairs, max_tokens, seed, 40), step, None)
+            """,
+            "the first step batches": """
+                return islice(token_batches(pairs, max_tokens, seed), step)
+            """,
+            "takes the step for a rank": """
+                batches = token_batches(pairs, max_tokens, seed)
+                return shard(batches, step, step + 1)
             """,
             "begins the epoch anew": """
                 length = len(list(token_batches(pairs, max_tokens, seed, 1)))
