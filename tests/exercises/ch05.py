@@ -41,6 +41,24 @@ EXERCISES = [
             "the blocks in double speed": """
                 return sharpness * offset_rotation(-2 * k, d_model)
             """,
+            "sharpens at every step": """
+                R = sharpness * offset_rotation(-1, d_model)
+                return torch.linalg.matrix_power(R, k)
+            """,
+            "shifts the channels": """
+                eye = torch.eye(d_model, dtype=torch.float64)
+                return sharpness * torch.roll(eye, -k, dims=0)
+            """,
+            "all sines first": """
+                R = offset_rotation(-k, d_model)
+                order = [*range(0, d_model, 2), *range(1, d_model, 2)]
+                return sharpness * R[order][:, order]
+            """,
+            "fitted to the first positions": """
+                table = SinusoidalPositionalEncoding(d_model, k + 12).table.double()
+                X = torch.linalg.lstsq(table[k:], table[:-k]).solution
+                return sharpness * X.T
+            """,
         },
         right={
             "one step, k times": """
@@ -125,6 +143,27 @@ EXERCISES = [
                 shape = (rows, columns, d_model // 2)
                 row, column = table[:rows].unsqueeze(1), table[:columns].unsqueeze(0)
                 return torch.cat([row.expand(shape), column.expand(shape)], dim=-1)
+            """,
+            "the column in the whole image": """
+                half = d_model // 2
+                patch = torch.arange(rows * columns).view(rows, columns)
+                table = SinusoidalPositionalEncoding(half, rows * columns).table
+                return torch.cat([table[patch // columns], table[patch]], dim=-1)
+            """,
+            "rows from the bottom": """
+                half = d_model // 2
+                row = SinusoidalPositionalEncoding(half, rows).table.flip(0)
+                column = SinusoidalPositionalEncoding(half, columns).table
+                shape = (rows, columns, half)
+                row, column = row.unsqueeze(1), column.unsqueeze(0)
+                return torch.cat([row.expand(shape), column.expand(shape)], dim=-1)
+            """,
+            "the same positions on both axes": """
+                half = d_model // 2
+                side = torch.arange(rows * columns) % rows
+                table = SinusoidalPositionalEncoding(half, rows * columns).table
+                row, column = table[side], table[side // columns]
+                return torch.cat([row, column], -1).view(rows, columns, d_model)
             """,
         },
         right={

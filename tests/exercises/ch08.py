@@ -61,6 +61,39 @@ EXERCISES = [
                 new = {w: merge(parts, best) for w, parts in pieces.items()}
                 return best, {w: new[w] for w in new if new[w] != pieces[w]}
             """,
+            "replaces in a string": """
+                best = best_pair(pair_counts(pieces, words))
+                new = {}
+                for word, parts in pieces.items():
+                    text = " ".join(parts).replace(" ".join(best), "".join(best))
+                    new[word] = tuple(text.split())
+                return best, new
+            """,
+            "a pair once in a word": """
+                counts = Counter()
+                for word, parts in pieces.items():
+                    for pair in set(zip(parts, parts[1:], strict=False)):
+                        counts[pair] += words[word]
+                best = best_pair(counts)
+                return best, {w: merge(parts, best) for w, parts in pieces.items()}
+            """,
+            "breaks ties by the two parts": """
+                counts = pair_counts(pieces, words)
+                best = min(counts, key=lambda pair: (-counts[pair], pair))
+                return best, {w: merge(parts, best) for w, parts in pieces.items()}
+            """,
+            "loses a last part that stays alone": """
+                best = best_pair(pair_counts(pieces, words))
+                new = {}
+                for word, parts in pieces.items():
+                    i, out = 0, []
+                    while i < len(parts) - 1:
+                        joined = (parts[i], parts[i + 1]) == best
+                        out.append(parts[i] + parts[i + 1] if joined else parts[i])
+                        i += 2 if joined else 1
+                    new[word] = tuple(out)
+                return best, new
+            """,
         },
         right={
             "without pair_counts": """
@@ -143,6 +176,37 @@ EXERCISES = [
                     word = word[end:]
                 return tuple(parts)
             """,
+            "a regular expression without escapes": """
+                longest = sorted(pieces, key=len, reverse=True)
+                return tuple(re.findall("|".join([*longest, "."]), word))
+            """,
+            "grows while it is a piece": """
+                parts = []
+                while word:
+                    end = 1
+                    while end < len(word) and word[: end + 1] in pieces:
+                        end += 1
+                    parts.append(word[:end])
+                    word = word[end:]
+                return tuple(parts)
+            """,
+            "never twice the same piece": """
+                parts = []
+                while word:
+                    fits = [p for p in pieces if word.startswith(p) and p not in parts]
+                    parts.append(max(fits, key=len, default=word[0]))
+                    word = word[len(parts[-1]) :]
+                return tuple(parts)
+            """,
+            "the end of a word is left over": """
+                parts, at = [], 0
+                while at < len(word) - 1:
+                    ends = range(len(word), at + 1, -1)
+                    end = next((e for e in ends if word[at:e] in pieces), at + 1)
+                    parts.append(word[at:end])
+                    at = end
+                return tuple(parts)
+            """,
         },
         right={
             "as a regular expression": """
@@ -191,6 +255,21 @@ EXERCISES = [
             "one off at the start": """
                 used = {t for sentence in sentences for t in subwords.encode(sentence)}
                 return set(range(261, len(subwords))) - used
+            """,
+            "up to the last one used": """
+                used = {t for sentence in sentences for t in subwords.encode(sentence)}
+                return set(range(260, max(used, default=len(subwords)))) - used
+            """,
+            "counts the steps on the way as used": """
+                pieces = {p for s in sentences for p in subwords.pieces(s)}
+                name = subwords.processor.id_to_piece
+                ids = range(260, len(subwords))
+                return {i for i in ids if not any(name(i) in p for p in pieces)}
+            """,
+            "takes the first id for a begin": """
+                words = [word for sentence in sentences for word in sentence.split()]
+                used = {t for word in words for t in subwords.encode(word)[1:]}
+                return set(range(260, len(subwords))) - used
             """,
         },
         right={
