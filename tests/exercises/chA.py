@@ -61,6 +61,40 @@ EXERCISES = [
                 value = lambda entry: int(entry["validation_perplexity"])
                 return min(scored, key=value)["step"]
             """,
+            "a patience of two": """
+                best, step, waited = float("inf"), None, 0
+                for line in lines:
+                    entry = json.loads(line)
+                    if "validation_perplexity" not in entry:
+                        continue
+                    if entry["validation_perplexity"] < best:
+                        best, waited = entry["validation_perplexity"], 0
+                        step = entry["step"]
+                    else:
+                        waited += 1
+                    if waited > 2:
+                        break
+                return step
+            """,
+            "begins at a perplexity of a thousand": """
+                best, step = 1000.0, None
+                for line in lines:
+                    entry = json.loads(line)
+                    value = entry.get("validation_perplexity", 1000.0)
+                    if value < best:
+                        best, step = value, entry["step"]
+                return step
+            """,
+            "rounds to two decimals": """
+                entries = [json.loads(line) for line in lines]
+                scored = [e for e in entries if "validation_perplexity" in e]
+                value = lambda entry: round(entry["validation_perplexity"], 2)
+                return min(scored, key=value)["step"]
+            """,
+            "every second line": """
+                scored = [json.loads(line) for line in lines[1::2]]
+                return min(scored, key=lambda e: e["validation_perplexity"])["step"]
+            """,
         },
         right={
             "keeps the best so far": """
@@ -122,6 +156,29 @@ EXERCISES = [
                 heads = torch.tensor(entry["weights"][name]).argmax(dim=-1)
                 found = heads.mode(dim=0).values.tolist()
                 attended = [entry["source"][i] for i in found]
+                return list(zip(entry["target"][1:], attended, strict=False))
+            """,
+            "the smallest weight that any head gives": """
+                least = torch.tensor(entry["weights"][name]).amin(dim=0)
+                attended = [entry["source"][i] for i in least.argmax(dim=-1).tolist()]
+                return list(zip(entry["target"][1:], attended, strict=False))
+            """,
+            "the product of the heads": """
+                product = torch.tensor(entry["weights"][name]).prod(dim=0)
+                found = product.argmax(dim=-1).tolist()
+                attended = [entry["source"][i] for i in found]
+                return list(zip(entry["target"][1:], attended, strict=False))
+            """,
+            "a dictionary, which has each piece once": """
+                mean = torch.tensor(entry["weights"][name]).mean(dim=0)
+                attended = [entry["source"][i] for i in mean.argmax(dim=-1).tolist()]
+                found = dict(zip(entry["target"][1:], attended, strict=False))
+                return list(found.items())
+            """,
+            "shares among the rows of a column": """
+                mean = torch.tensor(entry["weights"][name]).mean(dim=0)
+                shares = mean / mean.sum(dim=0).clamp(min=1e-9)
+                attended = [entry["source"][i] for i in shares.argmax(dim=-1).tolist()]
                 return list(zip(entry["target"][1:], attended, strict=False))
             """,
         },

@@ -89,6 +89,36 @@ EXERCISES = [
                         continue
                     return path.with_suffix(".safetensors")
             """,
+            "reads from the oldest and stops at the first damaged": """
+                whole = None
+                for path in find_checkpoints(folder):
+                    try:
+                        load_tensors(path)
+                    except (ValueError, FileNotFoundError):
+                        break
+                    whole = path
+                return whole
+            """,
+            "compares the digest and does not read the tensors": """
+                for path in reversed(find_checkpoints(folder)):
+                    try:
+                        facts = json.loads(path.with_suffix(".json").read_text())
+                        content = path.with_suffix(".safetensors").read_bytes()
+                    except (ValueError, FileNotFoundError):
+                        continue
+                    if facts.pop("sha256") == digest_of(content, facts):
+                        return path
+                return None
+            """,
+            "the first whole one that the folder lists": """
+                for marker in folder.glob("step-*.json"):
+                    try:
+                        load_tensors(marker.with_suffix(""))
+                    except (ValueError, FileNotFoundError):
+                        continue
+                    return marker.with_suffix("")
+                return None
+            """,
         },
         right={
             "reads all of them and takes the last": """
@@ -209,8 +239,61 @@ EXERCISES = [
             "calls the package's own": """
                 files.write_atomically(path, content)
             """,
+            "removes the old file just before the rename": """
+                partial = path.with_name(f"{path.name}.partial")
+                try:
+                    with partial.open("wb") as file:
+                        file.write(content)
+                        file.flush()
+                        os.fsync(file.fileno())
+                    if path.exists():
+                        os.remove(path)
+                    partial.rename(path)
+                finally:
+                    partial.unlink(missing_ok=True)
+            """,
+            "moves the old file aside first": """
+                partial = path.with_name(f"{path.name}.partial")
+                backup = path.with_name(f"{path.name}.bak")
+                try:
+                    with partial.open("wb") as file:
+                        file.write(content)
+                        file.flush()
+                        os.fsync(file.fileno())
+                    if path.exists():
+                        path.rename(backup)
+                    partial.rename(path)
+                finally:
+                    partial.unlink(missing_ok=True)
+                    backup.unlink(missing_ok=True)
+            """,
+            "believes that one os.write writes everything": """
+                partial = path.with_name(f"{path.name}.partial")
+                try:
+                    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+                    try:
+                        os.write(descriptor, content)
+                        os.fsync(descriptor)
+                    finally:
+                        os.close(descriptor)
+                    os.replace(partial, path)
+                finally:
+                    partial.unlink(missing_ok=True)
+            """,
         },
         right={
+            "with fdatasync": """
+                partial = path.with_suffix(".new")
+                try:
+                    with open(partial, "wb") as file:
+                        file.write(content)
+                        file.flush()
+                        os.fdatasync(file.fileno())
+                    os.rename(partial, path)
+                except OSError:
+                    os.remove(partial)
+                    raise
+            """,
             "with tempfile and os": """
                 descriptor, name = tempfile.mkstemp(dir=path.parent)
                 try:
