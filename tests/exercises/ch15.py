@@ -42,6 +42,30 @@ EXERCISES = [
                     n += 1
                 return n
             """,
+            "loses a seed to the mean": """
+                n = 2
+                while quantile * deviation * math.sqrt(2 / (n - 1)) >= difference:
+                    n += 1
+                return n
+            """,
+            "counts the runs of both rows": """
+                n = 2
+                while quantile * deviation * math.sqrt(2 / n) >= difference:
+                    n += 1
+                return 2 * n
+            """,
+            "takes the deviation for the variance": """
+                n = 2
+                while quantile * math.sqrt(2 * deviation / n) >= difference:
+                    n += 1
+                return n
+            """,
+            "doubles until it is enough": """
+                n = 2
+                while quantile * deviation * math.sqrt(2 / n) >= difference:
+                    n *= 2
+                return n
+            """,
             "looks no further than a hundred": """
                 for n in range(2, 100):
                     if quantile * deviation * math.sqrt(2 / n) < difference:
@@ -90,6 +114,28 @@ EXERCISES = [
                 ours.sort()
                 theirs.sort()
                 a, b = (pd.Series(list(v)).rank() for v in (ours, theirs))
+                return float(np.corrcoef(a, b)[0, 1])
+            """,
+            "gives ties the largest rank": """
+                ranks = [
+                    pd.Series(list(v)).rank(method="max") for v in (ours, theirs)
+                ]
+                return float(np.corrcoef(*ranks)[0, 1])
+            """,
+            "gives all equal values one rank and goes on by one": """
+                ranks = [[sorted(set(v)).index(x) for x in v] for v in (ours, theirs)]
+                return float(np.corrcoef(*ranks)[0, 1])
+            """,
+            "leaves the ties out": """
+                a, b = (pd.Series(list(v)) for v in (ours, theirs))
+                keep = ~(a.duplicated(keep=False) | b.duplicated(keep=False))
+                return float(np.corrcoef(a[keep].rank(), b[keep].rank())[0, 1])
+            """,
+            "knows lists only": """
+                a, b = (
+                    [sorted(v).index(x) + (v.count(x) + 1) / 2 for x in v]
+                    for v in (ours, theirs)
+                )
                 return float(np.corrcoef(a, b)[0, 1])
             """,
             "counts pairs, as Kendall does": """

@@ -80,6 +80,43 @@ EXERCISES = [
                         common += j in linked
                 return 1 - common / found
             """,
+            "takes every weight above a half for a link": """
+                common = found = true = 0
+                for weight, caption in zip(weights, captions, strict=True):
+                    links = {tuple(link) for link in (weight > 0.5).nonzero().tolist()}
+                    common += len(links & caption.links)
+                    found, true = found + len(links), true + len(caption.links)
+                return 1 - 2 * common / (found + true)
+            """,
+            "keeps links that are strongest from both sides": """
+                common = found = true = 0
+                for weight, caption in zip(weights, captions, strict=True):
+                    best = weight.argmax(dim=0).tolist()
+                    links = set(enumerate(weight.argmax(dim=-1).tolist()))
+                    links = {(i, j) for i, j in links if best[j] == i}
+                    common += len(links & caption.links)
+                    found, true = found + len(links), true + len(caption.links)
+                return 1 - 2 * common / (found + true)
+            """,
+            "leaves out words that have no link": """
+                common = found = true = 0
+                for weight, caption in zip(weights, captions, strict=True):
+                    linked = {i for i, _ in caption.links}
+                    links = set(enumerate(weight.argmax(dim=-1).tolist()))
+                    links = {(i, j) for i, j in links if i in linked}
+                    common += len(links & caption.links)
+                    found, true = found + len(links), true + len(caption.links)
+                return 1 - 2 * common / (found + true)
+            """,
+            "takes the mean over captions, by their words": """
+                total = words = 0
+                for weight, caption in zip(weights, captions, strict=True):
+                    links = set(enumerate(weight.argmax(dim=-1).tolist()))
+                    common = len(links & caption.links)
+                    rate = 1 - 2 * common / (len(links) + len(caption.links))
+                    total, words = total + len(weight) * rate, words + len(weight)
+                return total / words
+            """,
             "takes the links out of the caption that it was given": """
                 common = found = true = 0
                 for weight, caption in zip(weights, captions, strict=True):
@@ -167,6 +204,35 @@ EXERCISES = [
                     if damage[head] > most.get(head.module, 0):
                         kept[head.module], most[head.module] = head, damage[head]
                 return [head for head in damage if kept.get(head.module) != head]
+            """,
+            "takes the size of the damage, without its sign": """
+                kept = {}
+                for head in damage:
+                    best = kept.setdefault(head.module, head)
+                    if abs(damage[head]) > abs(damage[best]):
+                        kept[head.module] = head
+                return [head for head in damage if kept[head.module] != head]
+            """,
+            "keeps one head of each number": """
+                kept = {}
+                for head in damage:
+                    key = head.kind, head.number
+                    if damage[head] > damage[kept.setdefault(key, head)]:
+                        kept[key] = head
+                return [head for head in damage if head not in kept.values()]
+            """,
+            "begins the search at minus one": """
+                kept, most = {}, {}
+                for head in damage:
+                    if damage[head] > most.get(head.module, -1):
+                        kept[head.module], most[head.module] = head, damage[head]
+                return [head for head in damage if kept.get(head.module) != head]
+            """,
+            "keeps whatever hurts as much as some best head": """
+                most = {}
+                for head in damage:
+                    most[head.module] = max(most.get(head.module, -9), damage[head])
+                return [head for head in damage if damage[head] not in most.values()]
             """,
             "empties the dictionary that it was given": """
                 kept = {}
