@@ -60,6 +60,45 @@ EXERCISES = [
             "reverses all the heads that stay": PRUNE.replace(
                 "if i != head]", "if i != head][::-1]"
             ),
+            "takes the width of the model from the example": PRUNE.replace(
+                "MultiHeadAttention(attention.d_model", "MultiHeadAttention(32"
+            ),
+            "makes up for the missing head by a larger W^O": PRUNE.replace(
+                "    return pruned",
+                "    more = attention.num_heads / len(keep)\n"
+                "    pruned.output_projection.weight.data *= more\n"
+                "    return pruned",
+            ),
+            "cuts every h-th row, as if the heads were interleaved": PRUNE.replace(
+                "blocks = projection.weight.chunk(attention.num_heads, dim=axis)",
+                "h = attention.num_heads\n"
+                "        order = torch.arange(projection.weight.size(axis))\n"
+                "        order = order.view(-1, h).T.flatten()\n"
+                "        mixed = projection.weight.index_select(axis, order)\n"
+                "        blocks = mixed.chunk(h, dim=axis)",
+            ),
+            "gives the old layer new weights and returns it": """
+                keep = [i for i in range(attention.num_heads) if i != head]
+                for name, projection in attention.named_children():
+                    axis = int(name == "output_projection")
+                    blocks = projection.weight.chunk(attention.num_heads, dim=axis)
+                    kept = torch.cat([blocks[i] for i in keep], dim=axis)
+                    projection.weight = nn.Parameter(kept.detach())
+                attention.num_heads = len(keep)
+                return attention
+            """,
+            "shares its weights with the old layer where it can": PRUNE.replace(
+                "        with torch.no_grad():\n"
+                "            kept = torch.cat([blocks[i] for i in keep], dim=axis)\n"
+                "            pruned.get_submodule(name).weight.copy_(kept)",
+                "        kept = torch.cat([blocks[i] for i in keep], axis).detach()\n"
+                "        if head == 0:\n"
+                "            size = blocks[0].size(axis)\n"
+                "            kept = projection.weight.detach().narrow(\n"
+                "                axis, size, kept.size(axis)\n"
+                "            )\n"
+                "        pruned.get_submodule(name).weight = nn.Parameter(kept)",
+            ),
             "forgets the values": PRUNE.replace(
                 "        with torch",
                 '        if name == "value_projection":\n            continue\n'
@@ -134,6 +173,30 @@ EXERCISES = [
                 query = split_heads(x @ w_query, num_heads)
                 key, value = (x @ w_key).unsqueeze(1), (x @ w_value).unsqueeze(1)
                 heads = (query @ key.mT / x.size(-1) ** 0.5).softmax(-1) @ value
+                return merge_heads(heads) @ w_output, key, value
+            """,
+            "loops over the heads and adds what each writes": """
+                key, value = (x @ w_key).unsqueeze(1), (x @ w_value).unsqueeze(1)
+                output = 0
+                cuts = zip(w_query.chunk(num_heads, 1), w_output.chunk(num_heads))
+                for w_q, w_o in cuts:
+                    found, _ = scaled_dot_product_attention(
+                        x @ w_q, key[:, 0], value[:, 0]
+                    )
+                    output = output + found @ w_o
+                return output, key, value
+            """,
+            "cuts the queries into heads of eight": SHARED.replace(
+                "split_heads(x @ w_query, num_heads)",
+                "(x @ w_query).unflatten(-1, (-1, 8)).transpose(1, 2)",
+            ),
+            "forbids the future": SHARED.replace(
+                "(query, key, value)", "(query, key, value, causal_mask(x.size(1)))"
+            ),
+            "takes the softmax over the queries": """
+                query = split_heads(x @ w_query, num_heads)
+                key, value = (x @ w_key).unsqueeze(1), (x @ w_value).unsqueeze(1)
+                heads = (query @ key.mT / key.size(-1) ** 0.5).softmax(-2) @ value
                 return merge_heads(heads) @ w_output, key, value
             """,
             "adds the input": SHARED.replace("@ w_output,", "@ w_output + x,"),

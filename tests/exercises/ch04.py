@@ -24,7 +24,7 @@ EXERCISES = [
         cell="04-6916b5c0",
         wrong={
             "looks at the first sentence only": smaller(
-                "(feed_forward.expand(x[0]) > 0).reshape(-1, 64).any(0)"
+                "(feed_forward.expand(x if x.dim() < 3 else x[0]) > 0).any(0)"
             ),
             "keeps what is active at over 5 % of the positions": smaller(
                 f"{ACTIVE}.float().mean(0) > 0.05"
@@ -37,7 +37,7 @@ EXERCISES = [
                 "feed_forward.expand(x).flatten(0, -2).mean(0) > 0"
             ),
             "looks at the last position only": smaller(
-                "(feed_forward.expand(x)[..., -1, :] > 0).reshape(-1, 64).any(0)"
+                "feed_forward.expand(x)[..., -1:, :].flatten(0, -2).amax(0) > 0"
             ),
             "keeps every unit": """
                 return feed_forward
@@ -52,6 +52,22 @@ EXERCISES = [
                 feed_forward.contract.weight.data[:, ~alive] = 0
                 return feed_forward
             """,
+            "counts a unit of exactly zero as active": smaller(
+                "(feed_forward.expand(x) >= 0).flatten(0, -2).any(0)"
+            ),
+            "counts only what is larger than a thousandth": smaller(
+                "feed_forward.expand(x).flatten(0, -2).amax(0) > 1e-3"
+            ),
+            "takes the widths from the example": smaller(
+                "(feed_forward.expand(x) > 0).view(-1, 64).any(0)"
+            ).replace("x.size(-1)", "16"),
+            "orders the units by how often they are active": smaller(
+                f"{ACTIVE}.sum(0).argsort(descending=True)"
+                f"[: int({ACTIVE}.any(0).sum())]"
+            ).replace("int(alive.sum())", "len(alive)"),
+            "forgets the biases when it decides": smaller(
+                "(x @ feed_forward.expand.weight.T > 0).flatten(0, -2).any(0)"
+            ),
             "keeps what is active at all positions": smaller(f"{ACTIVE}.all(0)"),
         },
         right={
@@ -93,6 +109,21 @@ EXERCISES = [
             """,
             "a fixed epsilon": """
                 return gain * x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+            """,
+            "takes the width from the example": """
+                return gain * x / (x.square().sum(-1, keepdim=True) / 16 + eps).sqrt()
+            """,
+            "multiplies by the gain first": """
+                x = gain * x
+                return x / (x.square().mean(-1, keepdim=True) + eps).sqrt()
+            """,
+            "lets epsilon be the smallest divisor": """
+                rms = x.square().mean(-1, keepdim=True).sqrt()
+                return gain * x / rms.clamp(min=eps)
+            """,
+            "divides by d - 1": """
+                size = x.square().sum(-1, keepdim=True) / (x.size(-1) - 1)
+                return gain * x / (size + eps).sqrt()
             """,
             "forgets the gain": """
                 return x / (x.square().mean(-1, keepdim=True) + eps).sqrt()
