@@ -66,6 +66,15 @@ EXERCISES = [
                     n *= 2
                 return n
             """,
+            "rounds up, and takes equal for enough": """
+                return max(2, math.ceil(2 * (quantile * deviation / difference) ** 2))
+            """,
+            "adds the deviations of both rows": """
+                n = 2
+                while quantile * (deviation + deviation) / math.sqrt(n) >= difference:
+                    n += 1
+                return n
+            """,
             "looks no further than a hundred": """
                 for n in range(2, 100):
                     if quantile * deviation * math.sqrt(2 / n) < difference:
@@ -137,6 +146,14 @@ EXERCISES = [
                     for v in (ours, theirs)
                 )
                 return float(np.corrcoef(a, b)[0, 1])
+            """,
+            "takes the sign away": """
+                a, b = (pd.Series(list(v)).rank() for v in (ours, theirs))
+                return abs(float(np.corrcoef(a, b)[0, 1]))
+            """,
+            "takes the covariance of the ranks": """
+                a, b = (pd.Series(list(v)).rank() for v in (ours, theirs))
+                return float(np.cov(a, b)[0, 1])
             """,
             "counts pairs, as Kendall does": """
                 n = len(ours)

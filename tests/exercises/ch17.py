@@ -117,6 +117,25 @@ EXERCISES = [
                     total, words = total + len(weight) * rate, words + len(weight)
                 return total / words
             """,
+            "forgets which caption a link is of": """
+                found, true = set(), set()
+                for weight, caption in zip(weights, captions, strict=True):
+                    found |= set(enumerate(weight.argmax(dim=-1).tolist()))
+                    true |= caption.links
+                return 1 - 2 * len(found & true) / (len(found) + len(true))
+            """,
+            "gives each English word away once": """
+                common = found = true = 0
+                for weight, caption in zip(weights, captions, strict=True):
+                    left, links = weight.clone(), set()
+                    for i in range(min(weight.shape)):
+                        j = int(left[i].argmax())
+                        left[:, j] = -1
+                        links.add((i, j))
+                    common += len(links & caption.links)
+                    found, true = found + len(links), true + len(caption.links)
+                return 1 - 2 * common / (found + true)
+            """,
             "takes the links out of the caption that it was given": """
                 common = found = true = 0
                 for weight, caption in zip(weights, captions, strict=True):
@@ -233,6 +252,25 @@ EXERCISES = [
                 for head in damage:
                     most[head.module] = max(most.get(head.module, -9), damage[head])
                 return [head for head in damage if damage[head] not in most.values()]
+            """,
+            "takes neighbors in the dictionary for one attention": """
+                from itertools import groupby
+
+                off = []
+                for _, group in groupby(damage, key=lambda head: head.module):
+                    group = list(group)
+                    best = max(group, key=damage.get)
+                    off += [head for head in group if head != best]
+                return off
+            """,
+            "compares with the head before only": """
+                off, before = [], {}
+                for head in damage:
+                    rival = before.get(head.module)
+                    if rival is not None:
+                        off.append(min(head, rival, key=damage.get))
+                    before[head.module] = head
+                return off
             """,
             "empties the dictionary that it was given": """
                 kept = {}
