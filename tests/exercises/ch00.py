@@ -34,6 +34,33 @@ EXERCISES = [
                 cross /= cross.sum(dim=0, keepdim=True)
                 return read[int(cross[:, i].mean(dim=0).argmax())]
             """,
+            "keeps one weight for each word": """
+                weights = dict(zip(read, cross[:, i].mean(dim=0).tolist()))
+                return max(weights, key=weights.get)
+            """,
+            "adds up the weights of equal words": """
+                total = dict.fromkeys(read, 0.0)
+                for word, weight in zip(read, cross[:, i].mean(dim=0).tolist()):
+                    total[word] += weight
+                return max(total, key=total.get)
+            """,
+            "asks the head that is surest": """
+                head = int(cross[:, i].amax(dim=-1).argmax())
+                return read[int(cross[head, i].argmax())]
+            """,
+            "takes the softmax once more": """
+                again = cross.softmax(dim=-1)
+                return read[int(again[:, i].mean(dim=0).argmax())]
+            """,
+            "reads the row of the token before": """
+                return read[int(cross[:, i - 1].mean(dim=0).argmax())]
+            """,
+            "takes the first axis for the written tokens": """
+                return read[int(cross[i].mean(dim=0).argmax())]
+            """,
+            "leaves out the last token": """
+                return read[int(cross[:, i, :-1].mean(dim=0).argmax())]
+            """,
             "counts the heads' votes": """
                 return read[int(cross[:, i].argmax(dim=-1).mode().values)]
             """,

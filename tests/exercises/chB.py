@@ -60,6 +60,43 @@ EXERCISES = [
                     raise ValueError("no")
                 return a
             """,
+            "lets a length of 0 fit any other": """
+                size = max(len(a), len(b))
+                a, b = (1,) * (size - len(a)) + a, (1,) * (size - len(b)) + b
+                if any(x != y and x > 1 and y > 1 for x, y in zip(a, b)):
+                    raise ValueError("no")
+                return tuple(y if x == 1 else x for x, y in zip(a, b))
+            """,
+            "takes 0 for no length at all": """
+                size = max(len(a), len(b))
+                a, b = (1,) * (size - len(a)) + a, (1,) * (size - len(b)) + b
+                if any(x != y and 1 not in (x, y) for x, y in zip(a, b)):
+                    raise ValueError("no")
+                return tuple((x > 1 and x) or y for x, y in zip(a, b))
+            """,
+            "counts from the right and returns it so": """
+                result = []
+                for k in range(1, max(len(a), len(b)) + 1):
+                    x = a[-k] if k <= len(a) else 1
+                    y = b[-k] if k <= len(b) else 1
+                    if x != y and 1 not in (x, y):
+                        raise ValueError("no")
+                    result.append(y if x == 1 else x)
+                return tuple(result)
+            """,
+            "asks torch for a sum of random numbers": """
+                try:
+                    return tuple((torch.rand(a) + torch.rand(b)).shape)
+                except RuntimeError:
+                    raise ValueError("no") from None
+            """,
+            "asks NumPy for a sum": """
+                import numpy as np
+                try:
+                    return (np.zeros(a) + np.zeros(b)).shape
+                except ValueError:
+                    raise ValueError("no") from None
+            """,
             "drops the axes that only one shape has": """
                 pairs = list(zip(a[::-1], b[::-1]))
                 if any(x != y and 1 not in (x, y) for x, y in pairs):
@@ -101,6 +138,28 @@ EXERCISES = [
             """,
             "puts NaN on the padding and skips it": """
                 return states.masked_fill(~mask[..., None], math.nan).nanmean(dim=1)
+            """,
+            "counts the numbers that are not zero": """
+                kept = torch.where(mask[..., None], states, 0)
+                return kept.sum(dim=1) / (kept != 0).sum(dim=1)
+            """,
+            "hides infinities, in words too": """
+                kept = mask[..., None] & ~states.isinf()
+                clean = torch.where(kept, states, 0)
+                return clean.sum(dim=1) / mask.sum(dim=1, keepdim=True)
+            """,
+            "skips NaN in the sum": """
+                kept = states.masked_fill(~mask[..., None], math.nan)
+                return kept.nansum(dim=1) / mask.sum(dim=1, keepdim=True)
+            """,
+            "lets one bug spoil every sentence": """
+                total = states.masked_fill(~mask[..., None], 0).sum(dim=1)
+                return total / mask.sum(dim=1, keepdim=True) + 0 * states[mask].sum()
+            """,
+            "drops every axis of length one": """
+                weights = mask / mask.sum(dim=1, keepdim=True)
+                clean = torch.where(mask[..., None], states, 0)
+                return (weights[:, None] @ clean).squeeze()
             """,
             "takes as many tokens as there are words, from the front": """
                 lengths = mask.sum(dim=1).tolist()
@@ -174,6 +233,36 @@ EXERCISES = [
             "clamps what would overflow": """
                 scores = scores.clamp(-700, 700)
                 return scores - scores.exp().sum(dim=dim, keepdim=True).log()
+            """,
+            "asks torch for the cumulated log-sum-exp": """
+                lse = scores.logcumsumexp(dim).select(dim, -1)
+                return scores - lse.unsqueeze(dim)
+            """,
+            "asks torch under another name": """
+                return torch.special.log_softmax(scores, dim)
+            """,
+            "forgets to add the largest entry again": """
+                largest = scores.amax(dim=dim, keepdim=True)
+                shifted = scores - largest
+                return scores - shifted.exp().sum(dim=dim, keepdim=True).log()
+            """,
+            "pulls out the smallest entry": """
+                shifted = scores - scores.amin(dim=dim, keepdim=True)
+                return shifted - shifted.exp().sum(dim=dim, keepdim=True).log()
+            """,
+            "sums over the whole tensor": """
+                shifted = scores - scores.amax(dim=dim, keepdim=True)
+                return shifted - shifted.exp().sum().log()
+            """,
+            "computes in 64 bits, as written": """
+                wide = scores.double()
+                lse = wide.exp().sum(dim=dim, keepdim=True).log()
+                return (wide - lse).to(scores.dtype)
+            """,
+            "replaces minus infinity by zero": """
+                clean = scores.masked_fill(scores.isinf(), 0)
+                shifted = clean - clean.amax(dim=dim, keepdim=True)
+                return shifted - shifted.exp().sum(dim=dim, keepdim=True).log()
             """,
             "forgets the logarithm": """
                 shifted = scores - scores.amax(dim=dim, keepdim=True)
