@@ -357,9 +357,7 @@ def api(root: Path) -> str:
                 if name.isupper()
                 else "autofunction"
             )
-            options = (
-                ["   :members:", "   :show-inheritance:"] if kind == "autoclass" else []
-            )
+            options = ["   :members:"] if kind == "autoclass" else []
             lines += [f".. {kind}:: {full}.{name}", *options, ""]
         lines += ["```", ""]
     return "\n".join(lines) or "The package has no module yet."
