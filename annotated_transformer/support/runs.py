@@ -26,7 +26,17 @@ from tqdm.auto import tqdm
 
 from ..data import Batch
 from ..optimization import transformer_optimizer
-from ..training import StepReport, TrainingConfig, perplexity, sum_over_workers, update
+from ..speed import FastTraining, packed_loss
+from ..training import (
+    LossFunction,
+    StepReport,
+    TrainingConfig,
+    batch_loss,
+    perplexity,
+    sum_over_workers,
+    update,
+)
+from ..transformer import Transformer
 from .checkpoints import (
     find_checkpoints,
     load_tensors,
@@ -85,7 +95,7 @@ class SavedRun:
     ) -> None:
         self.model, self.config = model, config
         self.folder, self.facts = Path(folder), facts or {}
-        self.optimizer = transformer_optimizer(model)
+        self.optimizer = transformer_optimizer(model, fused=True)
         self.device = next(model.parameters()).device
         self.step, self.tokens, self.seconds, self.cpu_seconds = 0, 0, 0.0, 0.0
         self.rank, self.workers = 0, 1
@@ -188,33 +198,6 @@ def interruptible() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def guarded_update(
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    batches: Sequence[Batch],
-    step: int,
-    config: TrainingConfig,
-    path: Path,
-) -> StepReport:
-    """``update``, which leaves what a non-finite loss needs to be looked at.
-
-    The batches are saved as ``path``, field ``name`` of batch ``i`` as ``i.name``, with
-    the weights that met them, ``name`` as ``model.name``. Then FloatingPointError.
-    """
-    try:
-        return update(model, optimizer, batches, step, config)
-    except FloatingPointError as error:
-        weights = getattr(model, "module", model).state_dict()
-        tensors = {f"model.{name}": tensor for name, tensor in weights.items()}
-        for i, batch in enumerate(batches):
-            for name, tensor in vars(batch).items():
-                tensors[f"{i}.{name}"] = tensor
-        save_tensors(path, tensors, {"step": step, "error": str(error)})
-        raise FloatingPointError(
-            f"{error}; the batch was saved as {path}.safetensors"
-        ) from error
-
-
 class Trainer(SavedRun):
     """A run that can be interrupted at any moment, alone or as one of several workers.
 
@@ -222,16 +205,43 @@ class Trainer(SavedRun):
     shard of the batches.
     """
 
-    def train_step(self, model: nn.Module, batches: list[Batch]) -> StepReport:
-        """One step on ``batches``.
+    def training_model(self) -> tuple[nn.Module, LossFunction]:
+        """What computes the loss, and the function that asks it for one.
 
-        ``model`` is the run's own, or the same wrapped for several workers.
+        A ``Transformer`` takes the fast way of appendix D; several workers add up their
+        gradients.
         """
-        self.model.train()
+        fast = type(self.model) is Transformer
+        model = FastTraining(self.model) if fast else self.model
+        if self.workers > 1:  # the only buffers are constant: nothing to send for them
+            model = DistributedDataParallel(model, broadcast_buffers=False)
+        return model, packed_loss if fast else batch_loss
+
+    def train_step(
+        self, model: nn.Module, loss_of: LossFunction, batches: list[Batch]
+    ) -> StepReport:
+        """One step on ``batches``, with what ``training_model`` returned.
+
+        Where the loss is not finite, the batches are saved: field ``name`` of batch
+        ``i`` as ``i.name``, with the weights that met them, ``name`` as ``model.name``.
+        Then FloatingPointError.
+        """
+        model.train()
         seed_step(self.config.seed, self.step, self.rank)
-        path = self.folder / f"bad-batch-{self.rank}"
-        step = self.step + 1
-        report = guarded_update(model, self.optimizer, batches, step, self.config, path)
+        step, optimizer = self.step + 1, self.optimizer
+        try:
+            report = update(model, optimizer, batches, step, self.config, loss_of)
+        except FloatingPointError as error:
+            path = self.folder / f"bad-batch-{self.rank}"
+            weights = self.model.state_dict()
+            tensors = {f"model.{name}": tensor for name, tensor in weights.items()}
+            for i, batch in enumerate(batches):
+                for name, tensor in vars(batch).items():
+                    tensors[f"{i}.{name}"] = tensor
+            save_tensors(path, tensors, {"step": step, "error": str(error)})
+            raise FloatingPointError(
+                f"{error}; the batch was saved as {path}.safetensors"
+            ) from error
         self.step = step
         self.tokens += report.tokens
         return report
@@ -248,20 +258,18 @@ class Trainer(SavedRun):
         ``batches`` begin with those of step 1, whatever step the run has come to. Every
         ``save_every`` steps, and at the end, the held-out perplexity is logged and a
         checkpoint written. Raises ValueError where the batches end too early, and what
-        ``guarded_update`` raises.
+        ``train_step`` raises.
         """
         if self.rank == 0:
             tidy_folder(self.folder, self.step)
-        model = self.model
-        if self.workers > 1:  # the only buffers are constant: nothing to send for them
-            model = DistributedDataParallel(model, broadcast_buffers=False)
+        model, loss_of = self.training_model()
         config = self.config
         groups = step_batches(batches, config.steps, config.accumulate, self.step)
         wall = time.perf_counter() - self.seconds
         cpu_before, cpu = self.cpu_seconds, time.process_time()
         with self.progress(groups) as bar, interruptible() as received:
             for group in bar:
-                report = self.train_step(model, group)
+                report = self.train_step(model, loss_of, group)
                 bar.set_postfix(loss=f"{report.loss:.3f}", refresh=False)
                 self.seconds = time.perf_counter() - wall
                 stop = bool(received) or self.seconds >= 60 * minutes
