@@ -121,7 +121,7 @@ def sequential_depth(function: Callable[[Tensor], Tensor], x: Tensor) -> int:
     """
     output = function(x.detach().requires_grad_())
     depth: dict[Any, int] = {}
-    waiting = [output.grad_fn]
+    waiting = [output.grad_fn]  # a list: a chain can be longer than Python's stack
     while waiting:
         node = waiting[-1]
         below = [needed for needed, _ in node.next_functions if needed is not None]
@@ -179,7 +179,8 @@ def gradient_receptive_field(function: Callable[[Tensor], Tensor], x: Tensor) ->
     """Which inputs each output of ``function`` depends on, by derivatives.
 
     ``x`` is ``(1, n, d)``, and so is ``function(x)``; returns boolean ``(n, n)``,
-    output by input. One backward pass for each output, along a random direction.
+    output by input. One backward pass for each output, along a random direction. At a
+    flat spot a zero would hide a dependence: give it random numbers.
     """
     x = x.detach().requires_grad_()
     output = function(x)  # (1, n, d)
