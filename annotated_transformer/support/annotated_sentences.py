@@ -125,24 +125,6 @@ def far_objects(distance: int, number: int = 8, seed: int = 0) -> list[RelatedWo
 
 # Pronouns -----------------------------------------------------------------------------
 
-MALE, FEMALE = ("man", "boy"), ("woman", "girl")
-
-
-def owner_sentences(things: Iterable[str]) -> list[tuple[str, list[str]]]:
-    """Captions in which only the pronoun says who owns a thing; with each the words to
-    look at: pronoun, owner, other person, thing.
-
-    The persons stand in both orders, so that position and gender give no hint.
-    """
-    found = []
-    for male, female, thing in product(MALE, FEMALE, things):
-        for first, second in ((male, female), (female, male)):
-            frame = f"A {first} next to a {second} is holding {{}} {thing}."
-            found.append((frame.format("his"), ["his", male, female, thing]))
-            found.append((frame.format("her"), ["her", female, male, thing]))
-    return found
-
-
 ANIMALS = {
     "dog": "Ein Hund",
     "horse": "Ein Pferd",

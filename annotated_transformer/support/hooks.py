@@ -9,18 +9,6 @@ from torch import Tensor, nn
 
 
 @contextmanager
-def output_hook(
-    module: nn.Module, change: Callable[[Tensor], Tensor]
-) -> Iterator[None]:
-    """Within the block the output of ``module`` is what ``change`` makes of it."""
-    handle = module.register_forward_hook(lambda _, args, output: change(output))
-    try:
-        yield
-    finally:
-        handle.remove()
-
-
-@contextmanager
 def input_hook(module: nn.Module, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
     """Within the block the first input of ``module`` is what ``change`` makes of it."""
     handle = module.register_forward_pre_hook(lambda _, args: (change(args[0]),))
