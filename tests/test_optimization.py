@@ -74,8 +74,8 @@ def test_adam_is_the_update_written_out() -> None:
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_dropout_has_the_sites_of_section_5_4_and_no_other(norm: str) -> None:
-    """Fails when a site is added, taken out or moved, and when anything but these sites
+def test_dropout_has_the_locations_of_section_5_4_and_no_other(norm: str) -> None:
+    """Fails when a location is added, taken out or moved, and when anything else
     draws random numbers."""
     config = TransformerConfig(
         11, num_layers=2, d_model=8, d_ff=16, num_heads=2, norm=norm, max_length=6
