@@ -10,6 +10,7 @@ import click
 import torch
 from contest import median_ratio, summary, write_record
 from training import (
+    TAUGHT,
     describe_contest,
     make_contestant,
     race,
@@ -42,9 +43,7 @@ def training_in(
     """A function that trains a model once on ``batches`` in the way called ``name``,
     and returns the losses."""
     precision, context = CONTESTANTS[name]
-    train = trainer(
-        make_contestant("annotated_transformer", config, seed), batches, precision
-    )
+    train = trainer(make_contestant(TAUGHT, config, seed), batches, precision)
 
     def train_so() -> list[float]:
         with patch("annotated_transformer.training.mixed_precision", context):

@@ -58,7 +58,8 @@ def test_training_contestants_have_the_same_loss_and_gradients(norm: str) -> Non
     config = small(norm=norm)
     batch = training.random_batches(config, 60, 1, seed=0)[0]
     models = [
-        training.make_contestant(name, config, 0) for name in training.CONTESTANTS
+        training.make_contestant(name, config, 0)
+        for name in (training.TAUGHT, training.THEIRS)
     ]
     outputs = [model(batch.source, batch.target_input) for model in models]
     words = (
@@ -80,7 +81,7 @@ def test_training_contestants_drop_at_the_same_places() -> None:
     config = small(dropout=0.3)
     batch = training.random_batches(config, 60, 1, seed=0)[0]
     counts = []
-    for name in training.CONTESTANTS:
+    for name in (training.TAUGHT, training.THEIRS):
         model = training.make_contestant(name, config, 0)
         with CountDropout() as counter:
             model(batch.source, batch.target_input)

@@ -30,6 +30,7 @@ from small_runs import (
 from torch.testing import assert_close
 
 from annotated_transformer.data import Batch
+from annotated_transformer.support import precision
 from annotated_transformer.support.checkpoints import (
     find_checkpoints,
     load_tensors,
@@ -623,3 +624,28 @@ def test_auto_takes_the_best_device_and_the_workers_own_gpu(
     monkeypatch.setenv("LOCAL_RANK", "1")
     assert choose_device() == torch.device(best)
     assert choose_device("cpu") == torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("asked", "speed", "chosen", "says"),
+    [
+        ("auto", 4.0, "bf16", "precision bf16: bfloat16 products are 4.0 times"),
+        (None, 0.1, "fp32", "precision fp32: bfloat16 products are 0.1 times"),
+        ("auto", 1.5, "fp32", "precision fp32"),
+        ("bf16", 0.1, "bf16", "0.1 times as fast as fp32's here: fp32 trains faster"),
+        ("bf16", 4.0, "bf16", ""),
+        ("fp32", 4.0, "fp32", ""),
+    ],
+)
+def test_precision_chooses_itself(monkeypatch, asked, speed, chosen, says):
+    """Fails when a CPU that is slow in 16 bits gets them, when one that is fast does
+    not, or when a slow choice goes by without a word."""
+    monkeypatch.setattr(precision, "bf16_speed", lambda device: speed)
+    found, why = precision.choose_precision(asked, torch.device("cpu"))
+    assert found == chosen and says in why and bool(why) == bool(says)
+
+
+def test_precision_is_measured():
+    """Fails when the measurement gives no ratio of times."""
+    speed = precision.bf16_speed(torch.device("cpu"), size=64, tries=3)
+    assert 0 < speed < 1000

@@ -38,6 +38,7 @@ from .cli_options import (
 )
 from .corpora import ParallelFiles, read_lines
 from .files import naming, write_atomically, write_together
+from .precision import choose_precision
 from .records import (
     STATISTICS,
     describe_run,
@@ -175,6 +176,19 @@ def prepare(
 # train
 
 
+def keep_threads(facts: dict, threads: int | None) -> None:
+    """Compute with the number of threads that a run began with, unless another one was
+    asked for: then say what that changes."""
+    before = facts.get("hardware", {}).get("threads")
+    if before and threads is None:
+        torch.set_num_threads(before)
+    elif before and threads != before:
+        say(
+            f"--threads is {threads}, and was {before}: sums are added up in another "
+            "order, so that the last bits will differ"
+        )
+
+
 def program(world_size: int) -> list[str]:
     """The words that start so many processes of this program, on as many machines as
     now."""
@@ -299,10 +313,17 @@ def train(
         asked = {"config": config, "stream": stream or None, "workers": world_size}
         words = program(world_size)
         if resume:
+            if options["precision"] == "auto":
+                options["precision"] = None
             facts = resumed_run(data, run, asked, options)
+            keep_threads(facts, threads)
             facts["resumed"] = [*facts.get("resumed", []), typed(words)]
         else:
+            found, why = choose_precision(options["precision"], chosen_device)
+            options["precision"] = found
             facts = begun_run(data, run, asked, options)
+            if why and rank == 0:
+                say(why)
             seed = {"seed": facts["training"]["seed"]}
             facts |= describe_run(words, chosen_device) | seed
         trainer, finished = train_worker(

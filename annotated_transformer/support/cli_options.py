@@ -162,7 +162,10 @@ FIELD_HELP = {
     "factor": "Multiplies the learning rate of equation 3.",
     "smoothing": "Label smoothing: the share of probability spread over all tokens.",
     "clip_norm": "Largest gradient norm; longer gradients are clipped. Else none is.",
-    "precision": "bf16 computes matrix products in bfloat16; weights stay in 32 bits.",
+    "precision": (
+        "bf16 computes matrix products in bfloat16; weights stay in 32 bits. auto "
+        "takes it where this machine is faster so.  [default: auto]"
+    ),
     "seed": "Of initialization, order of the batches, and dropout.",
     "save_every": "Steps from one checkpoint to the next; validation comes with it.",
     "keep": "Newest checkpoints to keep.",
@@ -193,10 +196,13 @@ class FieldOption(click.Option):
     def __init__(self, config: type, name: str) -> None:
         hint = get_type_hints(config)[name]
         if get_origin(hint) is Literal:
-            kind: Any = click.Choice(get_args(hint))
+            auto = ["auto"] if name == "precision" else []  # decided by measuring
+            kind: Any = click.Choice([*auto, *get_args(hint)])
         else:
             kind = next(k for k in (int, float) if k in (hint, *get_args(hint)))
-        described = FIELD_HELP[name] + preset_values(config, name)
+        described = FIELD_HELP[name]
+        if name != "precision":
+            described += preset_values(config, name)
         super().__init__([f"--{name.replace('_', '-')}"], type=kind, help=described)
         self.section = "The model" if config is TransformerConfig else "Training"
 
