@@ -303,6 +303,25 @@ EXERCISES = [
                 "length_limits(model, source, 50)",
                 "length_limits(model, source.clamp(min=3), 50)",
             ),
+            "penalizes the end token": but(
+                "logits[:, NEVER_SAID] = -math.inf",
+                "logits[:, NEVER_SAID] = -math.inf; logits[:, EOS_ID] -= 0.2",
+            ),
+            "divides the end token's score by the length penalty": but(
+                "logits[:, NEVER_SAID] = -math.inf",
+                "logits[:, NEVER_SAID] = -math.inf; "
+                "logits[:, EOS_ID] /= length_penalty(len(said) + 1, 0.6)",
+            ),
+            "rewards the end token more with each word": but(
+                "logits[:, NEVER_SAID] = -math.inf",
+                "logits[:, NEVER_SAID] = -math.inf; "
+                "logits[:, EOS_ID] += 0.1 * len(said)",
+            ),
+            "penalizes the end of short sentences": but(
+                "logits[:, NEVER_SAID] = -math.inf",
+                "logits[:, NEVER_SAID] = -math.inf; "
+                "logits[:, EOS_ID] -= 0.5 if len(said) == 2 else 0.0",
+            ),
             "never says a word twice in a row": but(
                 "logits[:, NEVER_SAID] = -math.inf",
                 "logits[:, NEVER_SAID] = -math.inf; "
