@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -62,8 +63,8 @@ def check_mask(mask: Tensor, scores: tuple[int, ...]) -> None:
     n_k)``."""
     check_boolean(mask)
     try:
-        fits = torch.broadcast_shapes(mask.shape, scores) == scores
-    except RuntimeError:
+        fits = np.broadcast_shapes(mask.shape, scores) == scores
+    except ValueError:
         fits = False
     if not fits:
         raise ValueError(
@@ -101,10 +102,9 @@ def check_attention(
             "in length (axis -2)"
         )
     try:
-        batch = torch.broadcast_shapes(
-            query.shape[:-2], key.shape[:-2], value.shape[:-2]
-        )
-    except RuntimeError:
+        # NumPy's: PyTorch's own loads sympy at its first call, which takes a second.
+        batch = np.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
+    except ValueError:
         raise ValueError(
             f"{shapes}: the axes before the last two must agree, or be 1; "
             "compare the batch sizes"
