@@ -14,7 +14,6 @@ from itertools import islice, pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
-import sacrebleu
 import torch
 
 import annotated_transformer
@@ -155,6 +154,8 @@ def scores_by_length(
     ``bleu``, and ``length_ratio``, the length of the hypotheses over that of the
     references. Classes without sentences are left out.
     """
+    import sacrebleu  # here, because translating starts sooner without it
+
     several = [[each] if isinstance(each, str) else each for each in references]
     classes = []
     for low, high in pairwise([0, *upper, math.inf]):

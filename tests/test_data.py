@@ -399,9 +399,7 @@ def mirror(
     for corpus, download in corpora.CORPORA.items():
         address = f"http://127.0.0.1:{mirror.server.server_port}/"
         monkeypatch.setitem(corpora.CORPORA, corpus, Download(address, download.sha256))
-    monkeypatch.setattr(
-        corpora.pooch, "os_cache", lambda project: mirror.cache / project
-    )
+    monkeypatch.setattr("pooch.os_cache", lambda project: mirror.cache / project)
     monkeypatch.setattr("pooch.core.time.sleep", lambda seconds: None)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.delenv("ANNOTATED_TRANSFORMER_DATA")

@@ -1,5 +1,9 @@
 """From a folder of text to a translator that is scored, one command a step; appendix A
-runs every one of them."""
+runs every one of them.
+
+What only one command needs, and what takes long to import, is imported in that command:
+whoever translates a line does not wait for the libraries that compute scores.
+"""
 
 import json
 import math
@@ -18,7 +22,6 @@ import torch
 
 import annotated_transformer
 
-from ..evaluation import average_checkpoints, score
 from ..subwords import Subwords
 from ..transformer import Transformer, count_parameters
 from ..translator import PRETRAINED, Translator, attention_of, scores_by_length
@@ -356,6 +359,8 @@ def train(
 def average(run: Path, translator: Path, last: int, half: bool) -> None:
     """Average the newest checkpoints of RUN into a folder TRANSLATOR, for translate and
     evaluate."""
+    from ..evaluation import average_checkpoints  # with it comes sacreBLEU
+
     paths = find_checkpoints(run)
     if not run.is_dir():
         raise FileNotFoundError(
@@ -559,6 +564,8 @@ def evaluate(
     With them come statistics of each sentence (and no text), from which intervals and
     paired tests can be computed later.
     """
+    from ..evaluation import score  # with it comes sacreBLEU
+
     if sys.stdout is None:
         raise ValueError("standard output is closed: expected a stream for the scores")
     translator = load_translator(model, device, threads)

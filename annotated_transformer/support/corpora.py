@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-import pooch
-
 from .miniature import Pair, miniature_sentence
 
 
@@ -79,6 +77,8 @@ def fetch_file(corpus: str, name: str) -> Path:
     nothing is downloaded then. Raises CorpusUnavailable where the file is missing,
     damaged, or cannot be downloaded or stored, ValueError for another corpus or name.
     """
+    import pooch  # here, because translate needs no corpus and starts sooner
+
     if corpus not in CORPORA:
         raise ValueError(
             f"{corpus!r} is no corpus that we know: expected one of "
