@@ -25,7 +25,7 @@ from annotated_transformer.multi_head import (
 from .sublayers import ResidualConnection
 from .transformer import Transformer
 
-# %% ../notebooks/D_speed.ipynb #D-5c20e0ae
+# %% ../notebooks/D_speed.ipynb #D-158274b1
 def _product_type(x: Tensor) -> torch.dtype:
     """The type of numbers that matrix products on ``x`` are computed in."""
     device = x.device.type
@@ -33,7 +33,7 @@ def _product_type(x: Tensor) -> torch.dtype:
     mixed = some and torch.is_autocast_enabled(device)
     return torch.get_autocast_dtype(device) if mixed else x.dtype
 
-# %% ../notebooks/D_speed.ipynb #D-937b23dd
+# %% ../notebooks/D_speed.ipynb #D-779f8de4
 class _ChunkedLoss(torch.autograd.Function):
     """The loss and its gradients, all found on the way forward."""
 
@@ -66,13 +66,13 @@ class _ChunkedLoss(torch.autograd.Function):
         d_states, d_weight = ctx.saved_tensors
         return d_total * d_states, d_total * d_weight, None, None, None
 
-# %% ../notebooks/D_speed.ipynb #D-07cf7a90
+# %% ../notebooks/D_speed.ipynb #D-c6eebb33
 def chunked_cross_entropy(
     states: Tensor,
     weight: Tensor,
     targets: Tensor,
     smoothing: float = 0.1,
-    chunk: int = 256,
+    chunk: int = 128,
 ) -> Tensor:
     """The loss of section 5.4, in nats, summed over ``targets`` ``(tokens,)``.
 
@@ -83,7 +83,7 @@ def chunked_cross_entropy(
     """
     return _ChunkedLoss.apply(states, weight, targets, smoothing, chunk)
 
-# %% ../notebooks/D_speed.ipynb #D-05854224
+# %% ../notebooks/D_speed.ipynb #D-9bdf22e6
 @dataclass(frozen=True)
 class Packed:
     """The tokens of a padded rectangle ``(batch, n)`` without its padding."""
@@ -121,9 +121,9 @@ class Packed:
     def pack(self, x: Tensor) -> Tensor:
         """``(batch, n, width)`` to ``(tokens, width)``: undoes ``unpack``."""
         x = x.flatten(0, 1)
-        return x if self.full else x[self.slots]
+        return x if self.full else x.index_select(0, self.slots)
 
-# %% ../notebooks/D_speed.ipynb #D-18950259
+# %% ../notebooks/D_speed.ipynb #D-10d8ba48
 @dataclass(frozen=True)
 class PackedBatch:
     """A ``Batch`` without its padding."""
@@ -144,7 +144,7 @@ class PackedBatch:
         """The same on another device."""
         return PackedBatch(*(side.to(device) for side in vars(self).values()))
 
-# %% ../notebooks/D_speed.ipynb #D-5caedd22
+# %% ../notebooks/D_speed.ipynb #D-5e74caa2
 def project_together(x: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
     """What each of ``layers`` makes of ``x`` ``(..., d_model)``, by one product."""
     weight = torch.cat([layer.weight for layer in layers])
@@ -153,7 +153,7 @@ def project_together(x: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
     sizes = [layer.out_features for layer in layers]
     return F.linear(x, weight, bias).split(sizes, dim=-1)
 
-# %% ../notebooks/D_speed.ipynb #D-09435086
+# %% ../notebooks/D_speed.ipynb #D-cf63ecd6
 def cheap_dropout(x: Tensor, p: float) -> Tensor:
     """Dropout (section 5.4): each number of ``x`` is zero with probability ``p``, the
     others are divided by 1 - p.
@@ -169,7 +169,7 @@ def cheap_dropout(x: Tensor, p: float) -> Tensor:
     kept = halves >= round(p * 2**16) - 2**15  # -2**15 is the lowest of all
     return x * kept.to(x.dtype).mul_(1 / (1 - p))
 
-# %% ../notebooks/D_speed.ipynb #D-0f6d40fb
+# %% ../notebooks/D_speed.ipynb #D-2206fb41
 _KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
@@ -186,7 +186,7 @@ def _heads(number: int, *qkv: Tensor, mask: Tensor | None, causal: bool) -> Tens
 def _key_mask(side: Packed) -> Tensor | None:
     return None if side.full else side.mask[:, None, None]  # (batch, 1, 1, n)
 
-# %% ../notebooks/D_speed.ipynb #D-03b55a4d
+# %% ../notebooks/D_speed.ipynb #D-a1b4e373
 def _self_attention(
     attention: MultiHeadAttention, side: Packed, causal: bool, x: Tensor
 ) -> Tensor:
@@ -207,11 +207,11 @@ def _cross_attention(
     heads = _heads(attention.num_heads, q, *kv, mask=mask, causal=False)
     return output(batch.target.pack(heads))
 
-# %% ../notebooks/D_speed.ipynb #D-0eeb5763
+# %% ../notebooks/D_speed.ipynb #D-aa8817b0
 class _FastLayers(nn.Module):
     """What stands around attention, on packed tokens."""
 
-    def __init__(self, model: Transformer, chunk: int = 256) -> None:
+    def __init__(self, model: Transformer, chunk: int = 128) -> None:
         super().__init__()
         self.model, self.d_model, self.chunk = model, model.d_model, chunk
 
@@ -234,7 +234,7 @@ class _FastLayers(nn.Module):
             return x + self.dropped(function(layer_norm(x)), p)
         return layer_norm(x + self.dropped(function(x), p))
 
-# %% ../notebooks/D_speed.ipynb #D-c407cb83
+# %% ../notebooks/D_speed.ipynb #D-813c5640
 class FastTraining(_FastLayers):
     """The training loss of ``model``, fast: the same value and the same gradients.
 
@@ -262,7 +262,7 @@ class FastTraining(_FastLayers):
             states, weight, batch.labels, smoothing, self.chunk
         )
 
-# %% ../notebooks/D_speed.ipynb #D-ac887c21
+# %% ../notebooks/D_speed.ipynb #D-f572bfe1
 def packed_loss(
     model: FastTraining, batch: Batch, smoothing: float
 ) -> tuple[Tensor, Tensor]:
