@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['LossFunction', 'batch_loss', 'sum_over_workers', 'TrainingConfig', 'mixed_precision', 'accumulate_gradients',
-           'StepReport', 'update', 'train', 'perplexity']
+           'step_gradient', 'StepReport', 'update', 'train', 'perplexity']
 
 # %% ../notebooks/11_training.ipynb #11-b552b0fb
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -95,12 +95,13 @@ def mixed_precision(device: torch.device, precision: str) -> Iterator[None]:
     On a CPU attention then goes through separate products: the gradient of PyTorch's
     fused kernel is slow there in 16 bits (``benchmarks/precision.py`` measures it).
     """
-    mixed = precision == "bf16"
+    if precision == "fp32":
+        yield
+        return
+    on_cpu = device.type == "cpu"
     with (
-        sdpa_kernel(SDPBackend.MATH)
-        if mixed and device.type == "cpu"
-        else nullcontext(),
-        torch.autocast(device.type, torch.bfloat16, enabled=mixed),
+        sdpa_kernel(SDPBackend.MATH) if on_cpu else nullcontext(),
+        torch.autocast(device.type, torch.bfloat16),
     ):
         yield
 
@@ -130,6 +131,36 @@ def accumulate_gradients(
     return total
 
 # %% ../notebooks/11_training.ipynb #11-d4f4999b
+def step_gradient(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batches: Sequence[Batch],
+    step: int,
+    config: TrainingConfig,
+    loss_of: LossFunction = batch_loss,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Prepare step number ``step``, from 1: its learning rate, its clipped gradient.
+
+    All of ``batches``, and those of the other workers, count as one batch. ``loss_of``
+    is the loss of a batch. Returns loss, tokens and gradient norm, as ``StepReport``
+    has them, as tensors that nobody waits for.
+    """
+    device = next(model.parameters()).device
+    d_model = getattr(model, "module", model).d_model
+    rate = transformer_learning_rate(step, d_model, config.warmup_steps, config.factor)
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+    optimizer.zero_grad()
+    own_tokens = torch.full((), sum(batch.tokens for batch in batches), device=device)
+    tokens = sum_over_workers(own_tokens)
+    total = accumulate_gradients(model, batches, tokens, config, loss_of)
+    weights = [weight for weight in model.parameters() if weight.grad is not None]
+    norm = nn.utils.get_total_norm([weight.grad for weight in weights])
+    if config.clip_norm is not None:
+        nn.utils.clip_grads_with_norm_(weights, config.clip_norm, norm)
+    return sum_over_workers(total) / tokens, tokens, norm
+
+# %% ../notebooks/11_training.ipynb #11-5f1c7a90
 class StepReport(NamedTuple):
     """What one step of the optimizer measured, over all its batches and workers."""
 
@@ -149,29 +180,16 @@ def update(
     config: TrainingConfig,
     loss_of: LossFunction = batch_loss,
 ) -> StepReport:
-    """Step number ``step``, from 1, on all of ``batches`` as if they were one batch.
+    """Take a step, on what ``step_gradient`` prepares from the same arguments.
 
-    Over several workers, on the batches of all of them. ``loss_of`` is the loss of a
-    batch. Raises FloatingPointError, before the weights change, where loss or gradient
-    norm is NaN or infinite.
+    Raises FloatingPointError, before the weights change, where loss or gradient norm is
+    NaN or infinite.
     """
-    device = next(model.parameters()).device
-    d_model = getattr(model, "module", model).d_model
-    rate = transformer_learning_rate(step, d_model, config.warmup_steps, config.factor)
-    for group in optimizer.param_groups:
-        group["lr"] = rate
-    optimizer.zero_grad()
-    own_tokens = torch.tensor(sum(batch.tokens for batch in batches), device=device)
-    tokens = sum_over_workers(own_tokens)
-    total = accumulate_gradients(model, batches, tokens, config, loss_of)
-    loss = (sum_over_workers(total) / tokens).item()
-    weights = [weight for weight in model.parameters() if weight.grad is not None]
-    norm = nn.utils.get_total_norm([weight.grad for weight in weights])
-    check_finite_step(step, loss=loss, gradient_norm=norm.item())
-    if config.clip_norm is not None:
-        nn.utils.clip_grads_with_norm_(weights, config.clip_norm, norm)
+    measured = step_gradient(model, optimizer, batches, step, config, loss_of)
+    report = StepReport(*(value.item() for value in measured))
+    check_finite_step(step, loss=report.loss, gradient_norm=report.gradient_norm)
     optimizer.step()
-    return StepReport(loss, int(tokens), norm.item())
+    return report
 
 # %% ../notebooks/11_training.ipynb #11-58f22d81
 def train(

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import count, cycle, repeat
 from pathlib import Path
 
@@ -35,9 +36,10 @@ from annotated_transformer.support.checkpoints import (
     find_checkpoints,
     load_tensors,
     load_weights,
+    training_tensors,
     weights_of,
 )
-from annotated_transformer.support.runs import Trainer, choose_device
+from annotated_transformer.support.runs import Trainer, choose_device, workers
 from annotated_transformer.training import TrainingConfig, batch_loss
 from annotated_transformer.transformer import Transformer, TransformerConfig
 
@@ -221,6 +223,15 @@ def test_a_folder_with_a_later_step_is_refused(tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+ALONE = {
+    "WORLD_SIZE": "1",
+    "RANK": "0",
+    "MASTER_ADDR": "localhost",
+    "MASTER_PORT": "0",
+}
+"""What ``torchrun`` tells a single worker."""
+
+
 class Terminal(io.StringIO):
     """Standard error as a terminal."""
 
@@ -242,9 +253,12 @@ def test_the_progress_bar_shows_steps_and_loss(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_saves_and_stops(tmp_path: Path, number: signal.Signals) -> None:
-    """After the step that it came in. Fails when the signal ends the process, or is
-    forgotten afterwards."""
+@pytest.mark.parametrize("read_every", [1, 50])
+def test_a_signal_saves_and_stops(
+    tmp_path: Path, number: signal.Signals, read_every: int
+) -> None:
+    """After the step that it came in. Fails when the signal ends the process, waits for
+    the next line of the log, or is forgotten afterwards."""
     before = signal.getsignal(number)
 
     def interrupting() -> Iterator[Batch]:
@@ -254,6 +268,7 @@ def test_a_signal_saves_and_stops(tmp_path: Path, number: signal.Signals) -> Non
             yield batch
 
     trainer = small_run(tmp_path, save_every=100)
+    trainer.read_every = read_every
     assert trainer.run(interrupting(), [SHORT]) is False
     assert trainer.step == 3 and [path.name for path in find_checkpoints(tmp_path)] == [
         "step-00000003"
@@ -285,37 +300,157 @@ def test_batches_that_end_too_early_are_named_with_the_step(tmp_path: Path) -> N
         small_run(tmp_path, accumulate=2).run([SHORT, LONG, SHORT], [SHORT])
 
 
-def test_a_loss_that_is_not_finite_leaves_its_batch(tmp_path: Path) -> None:
+def spoilable() -> Transformer:
+    """A model that ``LONG`` alone can spoil: it reaches the fifth position."""
+    torch.manual_seed(5)
+    shape = TransformerConfig(VOCABULARY_SIZE, 1, 16, 32, 2, positions="learned")
+    return Transformer(replace(shape, max_length=8, dropout=0.3))
+
+
+@pytest.mark.parametrize("read_every", [1, 2, 4, 100])
+def test_a_loss_that_is_not_finite_leaves_its_batch(
+    tmp_path: Path, read_every: int
+) -> None:
     """And the weights that met it: loaded into a fresh model, they give it again. Fails
-    when either is not saved, or when it is the batch of another step."""
-    model = Transformer(
-        TransformerConfig(
-            VOCABULARY_SIZE, 1, 16, 32, 2, positions="learned", max_length=8
-        )
-    )
+    when either is not saved, when it is the batch of another step, and when a step
+    after it, which is read back no sooner, moves a weight or one of Adam's moments."""
+    model, config = spoilable(), TrainingConfig(4, 256, warmup_steps=4, log_every=100)
     with torch.no_grad():
         model.positions.table[4] = math.inf  # which only LONG reaches
-    trainer = Trainer(model, TrainingConfig(6, 256, warmup_steps=4), tmp_path)
+    trainer = Trainer(model, config, tmp_path)
+    trainer.read_every = read_every
     with pytest.raises(
         FloatingPointError,
         match="the loss of step 3 is nan: .*; the batch was saved as .*bad-batch-0",
     ):
         trainer.run([SHORT, SHORT, LONG, SHORT], [SHORT])
-    assert trainer.step == 2
+    assert trainer.step == 2 and trainer.tokens == 2 * SHORT.tokens
     tensors, facts = load_tensors(tmp_path / "bad-batch-0")
     batch = Batch(
         *(tensors[f"0.{name}"] for name in ("source", "target_input", "target_output"))
     )
     assert facts["step"] == 3 and torch.equal(batch.source, LONG.source)
-    fresh = Transformer(
-        TransformerConfig(
-            VOCABULARY_SIZE, 1, 16, 32, 2, positions="learned", max_length=8
-        )
-    )
+    fresh = spoilable()
     assert math.isfinite(batch_loss(fresh, batch, 0.1)[0].item())
     load_weights(fresh, weights_of(tensors), "bad-batch-0")
     assert math.isnan(batch_loss(fresh, batch, 0.1)[0].item())
     assert_equal(trainer.model.state_dict(), fresh.state_dict())
+
+    never = Trainer(spoilable(), replace(config, steps=2), tmp_path / "never")
+    never.model.positions.table.data[4] = math.inf
+    never.run([SHORT, SHORT], [SHORT])
+    assert_equal(*(training_tensors(t.model, t.optimizer) for t in (trainer, never)))
+
+
+@pytest.mark.parametrize("read_every", [1, 3])
+def test_a_run_can_go_on_after_a_step_that_is_not_finite(
+    tmp_path: Path, read_every: int
+) -> None:
+    """Under a loss that is finite, with other batches. Fails when a gradient is not
+    looked at, and when the flag of the bad step stays."""
+    straight = small_run(tmp_path / "straight", steps=4, dropout=0.3)
+    straight.run(repeat(SHORT), [SHORT])
+    trainer = small_run(tmp_path / "again", steps=4, save_every=100)
+    trainer.read_every = read_every
+    bias = trainer.model.encoder.layers[0].feed_forward.contract.bias
+    hook = bias.register_hook(lambda g: g * (math.inf if trainer.step == 1 else 1))
+    with pytest.raises(FloatingPointError, match="the gradient norm of step 2 is"):
+        trainer.run(repeat(SHORT), [SHORT])
+    hook.remove()
+    assert trainer.step == 1 and trainer.run(repeat(SHORT), [SHORT])
+    assert trainer.tokens == straight.tokens
+    assert_equal(*(training_tensors(t.model, t.optimizer) for t in (trainer, straight)))
+
+
+@pytest.mark.parametrize("read_every", [2, 3, 100])
+def test_a_run_does_not_depend_on_when_it_is_read_back(
+    tmp_path: Path, read_every: int
+) -> None:
+    """Interrupted or not: weights, Adam's state, log and tokens. Fails when a step is
+    counted twice or not at all, or logs the loss of another one."""
+    often, seldom = (
+        small_run(tmp_path / name, steps=8, save_every=5, log_every=4)
+        for name in ("often", "seldom")
+    )
+    finished(often)
+    seldom.read_every = read_every
+    assert seldom.run(cycle([SHORT, LONG]), [SHORT], minutes=0) is False
+    assert seldom.step == 1 and seldom.unread == []
+    seldom = small_run(tmp_path / "seldom", steps=8, save_every=5, log_every=4)
+    seldom.read_every = read_every
+    seldom.resume()
+    finished(seldom)
+    assert seldom.tokens == often.tokens
+    assert_equal(*(training_tensors(t.model, t.optimizer) for t in (often, seldom)))
+    logs = [
+        [
+            {name: entry[name] for name in entry if name != "seconds"}
+            for entry in log_of(tmp_path / name)
+            if "loss" in entry
+        ]
+        for name in ("often", "seldom")
+    ]
+    assert logs[0] == logs[1] and [entry["step"] for entry in logs[0]] == [4, 8]
+
+
+class Plain(torch.optim.Adam):
+    """Adam as the meta device has it, which does not know the flag."""
+
+    def step(self) -> None:
+        assert self.found_inf.is_meta
+        del self.found_inf
+        super().step()
+
+
+@pytest.mark.parametrize("clip_norm", [None, 1.0])
+def test_steps_read_no_number_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clip_norm: float | None
+) -> None:
+    """On the meta device, which has none. Fails when a GPU would be waited for between
+    two lines of the log."""
+    monkeypatch.setattr(
+        "annotated_transformer.support.runs.transformer_optimizer",
+        lambda model, fused: Plain(model.parameters()),
+    )
+    config = TrainingConfig(6, 256, accumulate=2, clip_norm=clip_norm, log_every=4)
+    trainer = Trainer(tiny(0.3).to("meta"), config, tmp_path)
+    model, loss_of = trainer.training_model()
+    assert trainer.read_every == 4
+    for _ in range(3):
+        trainer.train_step(model, loss_of, [SHORT, LONG])
+    assert trainer.step == len(trainer.unread) == 3
+    with pytest.raises((RuntimeError, NotImplementedError), match="meta"):
+        trainer.read_back()
+
+
+def test_workers_read_back_after_the_same_steps(tmp_path: Path) -> None:
+    """Fails when one of several workers stops by itself, while the others go on and
+    wait for it."""
+    trainer = small_run(tmp_path, steps=11, save_every=5, log_every=4)
+    trainer.read_every = 4
+    for number, stop, expected in (
+        (1, False, [4, 5, 8, 10, 11]),
+        (2, False, [4, 5, 8, 10, 11]),
+        (2, True, [4, 5, 8, 10, 11]),
+        (1, True, [*range(1, 12)]),
+    ):
+        trainer.workers, found = number, []
+        for trainer.step in range(1, 12):
+            found += [trainer.step] if trainer.reads_back(stop) else []
+        assert found == expected
+
+
+def test_buffers_are_not_broadcast(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fails when each step sends the table of sines and cosines to all workers."""
+    for name, value in ALONE.items():
+        monkeypatch.setenv(name, value)
+    with workers(torch.device("cpu")):
+        trainer = small_run(tmp_path)
+        trainer.workers = 2
+        model, _ = trainer.training_model()
+        assert [*model.buffers()] and not model.will_sync_module_buffers()
 
 
 def die_before(moment: int, folder: Path) -> None:
@@ -576,15 +711,9 @@ def test_the_group_of_the_workers_ends_with_them() -> None:
     """A process of its own, which has imported nothing else. Fails when something holds
     the group for longer: its threads then meet the end of the interpreter, which can
     abort a worker that has done all its work."""
-    lone = {
-        "WORLD_SIZE": "1",
-        "RANK": "0",
-        "MASTER_ADDR": "localhost",
-        "MASTER_PORT": "0",
-    }
     ended = subprocess.run(
         [sys.executable, "-c", GROUP],
-        env=os.environ | lone,
+        env=os.environ | ALONE,
         capture_output=True,
         text=True,
     )

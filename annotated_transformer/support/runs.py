@@ -9,18 +9,20 @@ import random
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
 
 # Before there is a group of workers: imported later, it would keep that group alive.
 import torch.distributed.nn
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from tqdm.auto import tqdm
 
@@ -33,8 +35,8 @@ from ..training import (
     TrainingConfig,
     batch_loss,
     perplexity,
+    step_gradient,
     sum_over_workers,
-    update,
 )
 from ..transformer import Transformer
 from .checkpoints import (
@@ -46,7 +48,7 @@ from .checkpoints import (
     tidy_folder,
     training_tensors,
 )
-from .checks import check_enough_batches
+from .checks import check_enough_batches, check_finite_step
 from .files import naming
 
 # What a step depends on
@@ -198,12 +200,37 @@ def interruptible() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
+class Unread(NamedTuple):
+    """A step that was taken, and of which nothing has been read back."""
+
+    batches: list[Batch]
+    measured: tuple[Tensor, Tensor, Tensor]
+    """Loss, tokens and gradient norm, on the device."""
+
+
 class Trainer(SavedRun):
     """A run that can be interrupted at any moment, alone or as one of several workers.
 
     Section 5.2. All workers have the model and the optimizer whole; each reads its own
     shard of the batches.
+
+    Whoever reads a number back from a GPU waits until it has done all that it was
+    given, and it then waits for more. So what a step measures is read back every
+    ``read_every`` steps: each step on a CPU, where nobody waits, and otherwise
+    ``log_every`` steps, before each checkpoint, and at the end.
     """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        config: TrainingConfig,
+        folder: Path | str,
+        facts: dict | None = None,
+    ) -> None:
+        super().__init__(model, config, folder, facts)
+        self.read_every = 1 if self.device.type == "cpu" else config.log_every
+        self.unread: list[Unread] = []
+        self.broken = torch.zeros((), device=self.device)  # 1 from a bad step on
 
     def training_model(self) -> tuple[nn.Module, LossFunction]:
         """What computes the loss, and the function that asks it for one.
@@ -214,37 +241,80 @@ class Trainer(SavedRun):
         fast = type(self.model) is Transformer
         model = FastTraining(self.model) if fast else self.model
         if self.workers > 1:  # the only buffers are constant: nothing to send for them
-            model = DistributedDataParallel(model, broadcast_buffers=False)
+            with warnings.catch_warnings():  # newer versions have another name for it
+                warnings.simplefilter("ignore", FutureWarning)
+                model = DistributedDataParallel(model, broadcast_buffers=False)
         return model, packed_loss if fast else batch_loss
 
     def train_step(
         self, model: nn.Module, loss_of: LossFunction, batches: list[Batch]
-    ) -> StepReport:
+    ) -> None:
         """One step on ``batches``, with what ``training_model`` returned.
 
-        Where the loss is not finite, the batches are saved: field ``name`` of batch
-        ``i`` as ``i.name``, with the weights that met them, ``name`` as ``model.name``.
-        Then FloatingPointError.
+        It reads no number back. From the first step on whose loss or gradient norm is
+        not finite, the weights stay as they are: the fused Adam looks at ``found_inf``
+        where the weights are, as it does for PyTorch's ``GradScaler``.
         """
         model.train()
         seed_step(self.config.seed, self.step, self.rank)
         step, optimizer = self.step + 1, self.optimizer
-        try:
-            report = update(model, optimizer, batches, step, self.config, loss_of)
-        except FloatingPointError as error:
-            path = self.folder / f"bad-batch-{self.rank}"
-            weights = self.model.state_dict()
-            tensors = {f"model.{name}": tensor for name, tensor in weights.items()}
-            for i, batch in enumerate(batches):
-                for name, tensor in vars(batch).items():
-                    tensors[f"{i}.{name}"] = tensor
-            save_tensors(path, tensors, {"step": step, "error": str(error)})
-            raise FloatingPointError(
-                f"{error}; the batch was saved as {path}.safetensors"
-            ) from error
+        measured = step_gradient(model, optimizer, batches, step, self.config, loss_of)
+        loss, _, norm = measured
+        self.broken = self.broken.where(loss.isfinite() & norm.isfinite(), 1.0)
+        optimizer.found_inf = self.broken
+        optimizer.step()
         self.step = step
-        self.tokens += report.tokens
+        self.unread.append(Unread(batches, measured))
+
+    def read_back(self) -> StepReport:
+        """What the newest step measured, after a check of all that are unread.
+
+        There must be one. Where a loss or a gradient norm is not finite, the batches of
+        that step are saved, and FloatingPointError is raised: the run is then back at
+        the step before.
+        """
+        unread, self.unread = self.unread, []
+        measured = zip(*(step.measured for step in unread), strict=True)
+        losses, tokens, norms = (torch.stack(values).tolist() for values in measured)
+        before = self.step - len(unread)
+        for number, report in enumerate(map(StepReport, losses, tokens, norms)):
+            step, loss, norm = before + number + 1, report.loss, report.gradient_norm
+            try:
+                check_finite_step(step, loss=loss, gradient_norm=norm)
+            except FloatingPointError as error:
+                self.step, self.broken = step - 1, torch.zeros_like(self.broken)
+                path = self.save_bad_batches(unread[number].batches, error)
+                raise FloatingPointError(
+                    f"{error}; the batch was saved as {path}.safetensors"
+                ) from error
+            self.tokens += report.tokens
         return report
+
+    def save_bad_batches(self, batches: list[Batch], error: Exception) -> Path:
+        """Save the batches of the step that is not finite; the path.
+
+        Field ``name`` of batch ``i`` is ``i.name`` there, and the weights that met
+        them are ``model.NAME``.
+        """
+        path = self.folder / f"bad-batch-{self.rank}"
+        weights = self.model.state_dict()
+        tensors = {f"model.{name}": tensor for name, tensor in weights.items()}
+        for i, batch in enumerate(batches):
+            for name, tensor in vars(batch).items():
+                tensors[f"{i}.{name}"] = tensor
+        save_tensors(path, tensors, {"step": self.step + 1, "error": str(error)})
+        return path
+
+    def reads_back(self, stop: bool) -> bool:
+        """Whether this is a step to read back after.
+
+        All workers must find the same. So one of several cannot ``stop`` at once: it
+        says so at the next step that all read back after.
+        """
+        config, step = self.config, self.step
+        every = self.read_every, config.log_every, config.save_every
+        due = step == config.steps or any(step % number == 0 for number in every)
+        return due or (stop and self.workers == 1)
 
     def run(
         self,
@@ -258,7 +328,7 @@ class Trainer(SavedRun):
         ``batches`` begin with those of step 1, whatever step the run has come to. Every
         ``save_every`` steps, and at the end, the held-out perplexity is logged and a
         checkpoint written. Raises ValueError where the batches end too early, and what
-        ``train_step`` raises.
+        ``read_back`` raises.
         """
         if self.rank == 0:
             tidy_folder(self.folder, self.step)
@@ -269,10 +339,13 @@ class Trainer(SavedRun):
         cpu_before, cpu = self.cpu_seconds, time.process_time()
         with self.progress(groups) as bar, interruptible() as received:
             for group in bar:
-                report = self.train_step(model, loss_of, group)
+                self.train_step(model, loss_of, group)
+                stop = bool(received) or time.perf_counter() - wall >= 60 * minutes
+                if not self.reads_back(stop):
+                    continue
+                report = self.read_back()
                 bar.set_postfix(loss=f"{report.loss:.3f}", refresh=False)
                 self.seconds = time.perf_counter() - wall
-                stop = bool(received) or self.seconds >= 60 * minutes
                 stop, spent = self.agree(stop, time.process_time() - cpu)
                 self.cpu_seconds = cpu_before + spent
                 if self.rank == 0:
