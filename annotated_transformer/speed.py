@@ -84,6 +84,12 @@ def chunked_cross_entropy(
     return _ChunkedLoss.apply(states, weight, targets, smoothing, chunk)
 
 # %% ../notebooks/D_speed.ipynb #D-9bdf22e6
+def _moved(x: Tensor, device: torch.device | str) -> Tensor:
+    """``x`` on ``device``; from pinned memory a GPU takes it while the CPU goes on."""
+    cuda = torch.device(device).type == "cuda"
+    return (x.pin_memory() if cuda else x).to(device, non_blocking=cuda)
+
+
 @dataclass(frozen=True)
 class Packed:
     """The tokens of a padded rectangle ``(batch, n)`` without its padding."""
@@ -108,7 +114,7 @@ class Packed:
 
     def to(self, device: torch.device | str) -> "Packed":
         """The same on another device."""
-        moved = (x.to(device) for x in (self.tokens, self.slots, self.mask))
+        moved = (_moved(x, device) for x in (self.tokens, self.slots, self.mask))
         return Packed(*moved, self.full)
 
     def unpack(self, x: Tensor) -> Tensor:
@@ -142,7 +148,8 @@ class PackedBatch:
 
     def to(self, device: torch.device | str) -> "PackedBatch":
         """The same on another device."""
-        return PackedBatch(*(side.to(device) for side in vars(self).values()))
+        sides = self.source.to(device), self.target.to(device)
+        return PackedBatch(*sides, _moved(self.labels, device))
 
 # %% ../notebooks/D_speed.ipynb #D-5e74caa2
 def project_together(x: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
@@ -269,4 +276,4 @@ def packed_loss(
     """As ``batch_loss``, from a ``FastTraining`` in place of its ``Transformer``."""
     device = next(model.parameters()).device
     packed = PackedBatch.of(batch).to(device)
-    return model(packed, smoothing), torch.tensor(len(packed.labels), device=device)
+    return model(packed, smoothing), torch.full((), len(packed.labels), device=device)

@@ -132,6 +132,27 @@ def test_both_losses_compile_whole(backend: str, batch: Batch) -> None:
         assert_close(*found)
 
 
+def test_a_batch_goes_to_a_gpu_through_pinned_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each of its seven tensors. Fails when the CPU waits for the GPU to fetch one, and
+    when memory is pinned where there is no GPU."""
+    pinned, moved = [], []
+    monkeypatch.setattr(Tensor, "pin_memory", lambda x: (pinned.append(id(x)), x)[1])
+
+    def moving(x: Tensor, device: str, non_blocking: bool) -> Tensor:
+        moved.append((id(x), device, non_blocking))
+        return x
+
+    monkeypatch.setattr(Tensor, "to", moving)
+    batch = PackedBatch.of(PADDED)
+    batch.to("cpu")
+    assert len(moved) == 7 and pinned == []
+    moved.clear()
+    batch.to("cuda:1")
+    assert moved == [(x, "cuda:1", True) for x in pinned] and len(pinned) == 7
+
+
 def value_and_gradients(
     loss_of: Callable[[], Tensor], model: nn.Module
 ) -> tuple[Tensor, list[Tensor]]:
