@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from .attention import padding_mask
@@ -91,7 +92,7 @@ def greedy_search(
     while not ended.all():
         logits = decoder.step(word.unsqueeze(1)).squeeze(1)  # (batch, vocabulary_size)
         logits[:, NEVER_SAID] = -math.inf
-        word = logits.argmax(dim=-1).masked_fill(ended, PAD_ID)
+        word = logits.max(dim=-1).indices.masked_fill(ended, PAD_ID)
         said.append(word)
         ended |= (word == EOS_ID) | (len(said) >= limits)
     return [up_to_end(row) for row in torch.stack(said, dim=1).tolist()]
@@ -101,23 +102,30 @@ class KeyValueCache:
     """The keys ``(rows, heads, length, d_k)`` and values of one attention, kept."""
 
     def __init__(self, attention: MultiHeadAttention, x: Tensor) -> None:
-        self.attention = attention
+        self.attention, self.length = attention, x.size(1)
         self.keys, self.values = attention.keys_and_values(x, x)
 
     def attend(self, query: Tensor, mask: Tensor | None = None) -> Tensor:
         """Attention from ``query`` ``(rows, n_q, d_model)`` to all that is kept."""
-        return self.attention.attend(query, self.keys, self.values, mask)[0]
+        keys, values = self.keys[:, :, : self.length], self.values[:, :, : self.length]
+        return self.attention.attend(query, keys, values, mask)[0]
 
     def append_and_attend(self, y: Tensor) -> Tensor:
         """Self-attention of the newest word ``(rows, 1, d_model)``, itself included."""
+        if self.length == self.keys.size(2):  # full: room for twice as many words
+            room = (0, 0, 0, max(self.length, 16))
+            self.keys, self.values = F.pad(self.keys, room), F.pad(self.values, room)
         keys, values = self.attention.keys_and_values(y, y)
-        self.keys = torch.cat([self.keys, keys], dim=2)
-        self.values = torch.cat([self.values, values], dim=2)
+        self.keys[:, :, self.length] = keys.squeeze(2)
+        self.values[:, :, self.length] = values.squeeze(2)
+        self.length += 1
         return self.attend(y)
 
     def select(self, rows: Tensor) -> None:
         """Go on with these rows alone; one may be taken several times."""
-        self.keys, self.values = self.keys[rows], self.values[rows]
+        if not torch.equal(rows, torch.arange(len(self.keys), device=rows.device)):
+            self.keys = self.keys.index_select(0, rows)
+            self.values = self.values.index_select(0, rows)
 
 # %% ../notebooks/12_decoding.ipynb #12-d05a83f7
 class CachedDecoder:
@@ -200,12 +208,16 @@ class Slots:
     def extend(self, logits: Tensor, beam_size: int) -> None:
         """By every word; the ``beam_size`` most likely of a sentence stay.
 
-        ``logits`` are ``(sentences, slots, vocabulary_size)``.
+        ``logits`` are ``(sentences, slots, vocabulary_size)``; they are overwritten.
         """
         logits[..., NEVER_SAID] = -math.inf
-        extended = (self.log_p.unsqueeze(-1) + logits.log_softmax(dim=-1)).flatten(1)
+        best, words = logits.topk(min(beam_size, logits.size(-1)))  # of each slot
+        highest = best[..., :1]
+        z = logits.sub_(highest).exp_().sum(dim=-1, keepdim=True)
+        extended = self.log_p.unsqueeze(-1) + best - highest - z.log()
+        extended, words = extended.flatten(1), words.flatten(1)
         self.log_p, order = extended.topk(min(beam_size, extended.size(1)))
-        self.parents, words = order // logits.size(-1), order % logits.size(-1)
+        self.parents, words = order // best.size(-1), words.gather(1, order)
         prefixes = self.ids.take_along_dim(self.parents.unsqueeze(-1), dim=1)
         self.ids = torch.cat([prefixes, words.unsqueeze(-1)], dim=-1)
 
