@@ -250,8 +250,9 @@ def train_worker(
     trainer = Trainer(model, training, run, facts)
     trainer.resume()
     longest, stream = model.config.max_length, bool(facts.get("stream"))
+    loaders = 2 if device.type == "cuda" else 0  # a CPU has its hands full
     batches, validation = batches_of(
-        data, subwords, longest, training, stream, rank, world_size
+        data, subwords, longest, training, stream, rank, world_size, loaders
     )
     try:
         return trainer, trainer.run(batches, validation, minutes)
@@ -287,7 +288,7 @@ def train_worker(
 @click.option(
     "--stream",
     is_flag=True,
-    help="Read the text while training: for what does not fit in memory.",
+    help="Keep the token ids in a file of DATA: for what does not fit in memory.",
 )
 @machine_options
 @field_options

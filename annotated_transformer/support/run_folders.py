@@ -6,6 +6,7 @@ a file checks it, for somebody may have edited it.
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, fields, replace
 from itertools import islice
@@ -14,7 +15,7 @@ from typing import Any
 
 import click
 
-from ..data import encode_stream, stream_batches, token_batches
+from ..data import encode_stream, token_batches
 from ..subwords import Subwords, train_subwords
 from ..training import TrainingConfig
 from ..transformer import TransformerConfig
@@ -23,6 +24,7 @@ from .cli_options import PRESETS
 from .corpora import Corpus, ParallelFiles, load_multi30k, miniature_corpus
 from .files import write_atomically
 from .miniature import Pair
+from .token_files import FileBatches, load_batches, shared_token_file
 
 PARTS = ("train", "validation", "test")
 
@@ -123,12 +125,11 @@ def pairs_of(data: Path, part: str) -> ParallelFiles:
     return ParallelFiles(*(data / name for name in read_corpus(data)["files"][part]))
 
 
-def say_left_out(data: Path, part: str, kept: int, longest: int) -> None:
-    """Say on standard error how many pairs of ``part`` were not kept, if any."""
-    total = sum(1 for _ in pairs_of(data, part))
-    if kept < total:
+def say_left_out(part: str, left_out: int, total: int, longest: int) -> None:
+    """Say on standard error how many pairs of ``part`` are left out, if any."""
+    if left_out:
         click.echo(
-            f"{total - kept:,} of {total:,} {part} pairs are left out: a side without "
+            f"{left_out:,} of {total:,} {part} pairs are left out: a side without "
             f"text, or of more than {longest} tokens, the end token counted",
             err=True,
         )
@@ -142,11 +143,14 @@ def batches_of(
     stream: bool,
     rank: int,
     world_size: int,
+    loaders: int = 0,
 ) -> tuple[Iterable, list]:
     """The endless training batches of one worker, and a list of those of validation.
 
-    Pairs longer than ``max_length`` are left out; a run that does not stream says how
-    many. Raises ValueError where none are left.
+    Pairs longer than ``max_length`` are left out, and counted on standard error. A run
+    that streams reads token ids from a file in ``data``, which the first such run
+    writes, by as many ``loaders``, processes that make batches ahead of time. Raises
+    ValueError where no pairs are left, OSError where the file cannot be written.
     """
     longest = min(max_length, training.max_tokens)
     held_out = list(encode_stream(pairs_of(data, "validation"), subwords, longest))
@@ -159,15 +163,19 @@ def batches_of(
     sharded = {"rank": rank, "world_size": world_size}
     most, seed = training.max_tokens, training.seed
     if stream:
-        pairs = pairs_of(data, "train")
-        batches = stream_batches(
-            pairs, subwords, most, seed, max_length=longest, **sharded
+        text, path = pairs_of(data, "train"), data / "train.tokens"
+        tokens = shared_token_file(path, text, subwords)
+        left_out, total = tokens.left_out(longest).total(), len(tokens)
+        batches = load_batches(
+            FileBatches(tokens, most, seed, longest, **sharded), loaders
         )
     else:
-        pairs = list(encode_stream(pairs_of(data, "train"), subwords, longest))
-        if rank == 0:
-            say_left_out(data, "train", len(pairs), longest)
+        counted: Counter[str] = Counter()
+        pairs = list(encode_stream(pairs_of(data, "train"), subwords, longest, counted))
+        left_out, total = counted.total(), counted.total() + len(pairs)
         batches = token_batches(pairs, most, seed, **sharded)
+    if rank == 0:
+        say_left_out("train", left_out, total, longest)
     return batches, list(token_batches(held_out, max(2048, longest), epochs=1))
 
 
