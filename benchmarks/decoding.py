@@ -1,9 +1,11 @@
-"""Decoding: sentences per second with and without cache and batches, and of
-transformers' ``generate``."""
+"""Decoding: sentences per second with and without cache and batches, of transformers'
+``generate``, and of CTranslate2 where it is installed."""
 
 import os
+import statistics
 from collections.abc import Callable
 from dataclasses import asdict
+from importlib.util import find_spec
 from time import perf_counter
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # everything is built here
@@ -165,6 +167,10 @@ def generate(
 Searcher = Callable[[Tensor], list[list[int]]]
 
 
+OURS, NO_CACHE, MARIAN = "ours, cache", "ours, no cache", "generate of Marian"
+CTRANSLATE2 = "CTranslate2"
+
+
 def searchers(
     config: TransformerConfig, words: int, beam_size: int, seed: int
 ) -> dict[str, Searcher]:
@@ -172,15 +178,17 @@ def searchers(
     words."""
     ours = model_without_end(config, seed)
     marian = marian_of(ours)
-    return {
-        "ours, cache": lambda source: search(
-            ours, source, words, beam_size, cache=True
-        ),
-        "ours, no cache": lambda source: search(
-            ours, source, words, beam_size, cache=False
-        ),
-        "generate of Marian": lambda source: generate(marian, source, words, beam_size),
+    found = {
+        OURS: lambda source: search(ours, source, words, beam_size, cache=True),
+        NO_CACHE: lambda source: search(ours, source, words, beam_size, cache=False),
+        MARIAN: lambda source: generate(marian, source, words, beam_size),
     }
+    if find_spec("ctranslate2"):
+        from ctranslate import translator_of
+
+        other = translator_of(ours, torch.get_num_threads())
+        found[CTRANSLATE2] = lambda source: other(source, words, beam_size)
+    return found
 
 
 def random_sources(
@@ -267,7 +275,8 @@ def main(
     config = TransformerConfig(**choices, dropout=0.0, max_length=256)
     source = random_sources(config, sentences, length, seed)
     speed: dict[str, list[float]] = {}
-    ratios, same = {}, {}
+    ratios: dict[str, dict[str, float]] = {MARIAN: {}, CTRANSLATE2: {}}
+    same = {}
     for kind, beam_size in (("greedy", 1), ("beam 4", 4)):
         found = searchers(config, words, beam_size, seed)
         same[kind] = check_equal_work(
@@ -277,22 +286,29 @@ def main(
             ("together", [source]),
             ("one by one", list(source[:alone].split(1))),
         ):
-            names = {
-                f"{kind}, {way}: {name}": searcher for name, searcher in found.items()
-            }
             turns = {
                 name: lambda s=searcher, b=batches: measure(s, b)
-                for name, searcher in names.items()
+                for name, searcher in found.items()
             }
-            speed |= take_turns(turns, rounds)
-            cached, _, marian = (speed[name] for name in names)
-            ratios[f"{kind}, {way}"] = round(median_ratio(cached, marian), 3)
+            measured = take_turns(turns, rounds)
+            speed |= {f"{kind}, {way}: {n}": values for n, values in measured.items()}
+            for name in (MARIAN, CTRANSLATE2):
+                if name in measured:
+                    ratio = median_ratio(measured[OURS], measured[name])
+                    ratios[name][f"{kind}, {way}"] = round(ratio, 3)
     show("sentences per second", speed)
-    for name, ratio in ratios.items():
-        click.echo(
-            f"{name}: ours with cache is {ratio:.3f} times as fast as generate (median"
-            " of the rounds)"
-        )
+    for other, of_other in ratios.items():
+        for name, ratio in of_other.items():
+            click.echo(f"{name}: ours is {ratio:.3f} times as fast as {other}")
+    if not ratios[CTRANSLATE2]:
+        click.echo("CTranslate2 is missing: pip install -r benchmarks/requirements.txt")
+    alone_ms = {
+        name: 1000 / statistics.median(values)
+        for name, values in speed.items()
+        if "one by one" in name
+    }
+    for name, milliseconds in alone_ms.items():
+        click.echo(f"{name}: {milliseconds:.0f} ms a sentence")
     if record:
         facts = {
             "config": asdict(config),
@@ -306,11 +322,13 @@ def main(
             "sentences_per_second": {
                 name: summary(values) for name, values in speed.items()
             },
-            "speed_ratio": ratios,
+            "speed_ratio": ratios[MARIAN],
+            "ctranslate2_ratio": ratios[CTRANSLATE2],
+            "milliseconds_a_sentence": {n: round(x, 1) for n, x in alone_ms.items()},
             "transformers": transformers.__version__,
         }
         write_record("decoding", facts, seed)
-    demand(min(ratios.values()), at_least)
+    demand(min(ratios[MARIAN].values()), at_least)
 
 
 if __name__ == "__main__":
