@@ -4,9 +4,11 @@ where its numbers come from."""
 import json
 import os
 import statistics
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from time import perf_counter
 
 import click
 import torch
@@ -77,6 +79,23 @@ def take_turns(
         for name, measure in contestants.items():
             results[name].append(measure())
     return results
+
+
+def time_process(words: Sequence[object], text: str = "") -> tuple[float, list[str]]:
+    """Seconds of a new process of Python, from its start to its end, and the lines that
+    it writes; ``text`` is its input. ClickException where it fails."""
+    start = perf_counter()
+    ended = subprocess.run(
+        [sys.executable, *map(str, words)],
+        input=text,
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+        check=False,
+    )
+    seconds = perf_counter() - start
+    if ended.returncode:
+        raise click.ClickException(f"a process ended with code {ended.returncode}")
+    return seconds, ended.stdout.splitlines()
 
 
 def median_ratio(values: Sequence[float], others: Sequence[float]) -> float:

@@ -1607,3 +1607,38 @@ def test_a_resumed_run_keeps_its_threads(
         "train", data, run_folder, "--resume", "--steps", 4, "--threads", 1
     ).stderr
     assert counts == [7, 1] and "--threads is 1, and was 7" in said
+
+
+LOADED_WHEN_NEEDED = {
+    *("sacrebleu", "sacremoses", "joblib", "lxml", "nltk", "pooch", "requests"),
+    *("matplotlib", "altair", "pandas", "scipy", "sympy", "IPython", "transformers"),
+    *("torch._dynamo", "torch._inductor"),
+}
+TRANSLATE_AND_LIST_MODULES = """
+import sys
+from annotated_transformer.__main__ import main
+sys.argv = ["annotated-transformer", "translate", *sys.argv[1:]]
+try:
+    main()
+finally:
+    print(*sys.modules, file=sys.stderr)
+"""
+
+
+def test_translate_loads_nothing_that_it_does_not_need(translator: Path) -> None:
+    """Fails when the command imports what computes scores, draws charts, fetches
+    corpora or compiles, be it for its options, for loading or at the first forward
+    pass: each of them takes longer than the line."""
+    words = ["--model", str(translator), "--threads", "1"]
+    ended = subprocess.run(
+        [sys.executable, "-c", TRANSLATE_AND_LIST_MODULES, *words],
+        input="A dog.\n",
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        check=True,
+    )
+    assert len(ended.stdout.splitlines()) == 1
+    modules = set(ended.stderr.split())
+    assert "annotated_transformer.translator" in modules
+    assert LOADED_WHEN_NEEDED & modules == set()
