@@ -138,14 +138,16 @@ def show(unit: str, results: dict[str, list[float]]) -> None:
         )
 
 
-def write_record(name: str, facts: dict, seed: int) -> None:
+def write_record(
+    name: str, facts: dict, seed: int, device: torch.device | str = "cpu"
+) -> None:
     """Write ``facts`` and their provenance to ``records/benchmark_NAME.json`` of the
     package."""
     program = ["python", f"benchmarks/{Path(sys.argv[0]).name}"]
     load = [
         round(number, 2) for number in os.getloadavg()
     ]  # of 1, 5 and 15 minutes: was the machine quiet?
-    provenance = describe_run(program, torch.device("cpu")) | {
+    provenance = describe_run(program, torch.device(device)) | {
         "seed": seed,
         "load_average": load,
     }

@@ -12,10 +12,12 @@ from click.testing import CliRunner
 from conftest import gradients
 from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
+import base_model  # noqa: E402
 import contest  # noqa: E402
 import decoding  # noqa: E402
 import memory  # noqa: E402
@@ -157,6 +159,35 @@ def test_decoding_contestants_write_the_same(beam_size: int) -> None:
     found["another"] = [[ids[0], *ids[:-1]] for ids in found["ours, cache"]]
     with pytest.raises(Exception, match="are the same"):
         decoding.check_equal_work(found, words=9)
+
+
+@pytest.mark.slow
+def test_the_base_model_is_measured_in_small() -> None:
+    """Fails when the command that a GPU waits for does not run: as taught, fast, and
+    compiled, with the operations of a step counted."""
+    small_one = "--num-layers 1 --d-model 16 --d-ff 32 --num-heads 2 --rounds 1"
+    words = f"{small_one} --vocabulary-size 50 --max-tokens 60 --steps 2".split()
+    machine = "--device cpu --precision fp32 --backend eager --peak-teraflops 1"
+    result = CliRunner().invoke(base_model.main, [*words, *machine.split()])
+    assert result.exit_code == 0, result.output
+    assert "on eight P100: 0.4 seconds a step" in result.output
+    for name in (base_model.TAUGHT, base_model.FAST, base_model.COMPILED):
+        line = next(
+            x for x in result.output.splitlines() if x.startswith(f"{name}: {{")
+        )
+        assert "'teraflops_per_second'" in line and "'share_of_peak'" in line
+
+
+def test_the_operations_of_a_step_are_counted() -> None:
+    """Fails when the count leaves out the backward pass: it has twice the products."""
+    config = small(num_layers=1)
+    batch = training.random_batches(config, 60, 1, seed=0)[0]
+    model = training.make_contestant(training.TAUGHT, config, 0).to("meta")
+    with FlopCounterMode(display=False) as counter:
+        model(batch.source.to("meta"), batch.target_input.to("meta"))
+    forward = counter.get_total_flops()
+    whole = base_model.flops_of_a_step(config, [batch])
+    assert 2.5 * forward < whole < 3.6 * forward
 
 
 def test_contestants_take_turns() -> None:
