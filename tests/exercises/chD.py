@@ -49,6 +49,44 @@ EXERCISES = [
                     right += ((x @ weight.T).argmin(1) == y).sum().item()
                 return right / len(targets)
             """,
+            "the best two words count": """
+                right = 0
+                for x, y in zip(states.split(chunk), targets.split(chunk)):
+                    best = (x @ weight.T).topk(2, dim=1).indices
+                    right += (best == y.unsqueeze(1)).any(1).sum().item()
+                return right / len(targets)
+            """,
+            "word 0 taken for padding": """
+                right = 0
+                for x, y in zip(states.split(chunk), targets.split(chunk)):
+                    right += (((x @ weight.T).argmax(1) == y) & (y != 0)).sum().item()
+                return right / len(targets)
+            """,
+            "all logits, put together from chunks": """
+                logits = torch.cat([x @ weight.T for x in states.split(chunk)])
+                return (logits.argmax(1) == targets).float().mean().item()
+            """,
+            "a chunk is right or wrong as a whole": """
+                right = 0
+                for x, y in zip(states.split(chunk), targets.split(chunk)):
+                    right += len(y) * bool(((x @ weight.T).argmax(1) == y).all())
+                return right / len(targets)
+            """,
+            "stops at the first wrong word": """
+                for i, (x, y) in enumerate(zip(states, targets)):
+                    if (weight @ x).argmax() != y:
+                        return i / len(targets)
+                return 1.0
+            """,
+            "chunks of the vocabulary, numbered from 0 in each": """
+                top = torch.full((len(states),), -math.inf)
+                best = torch.zeros(len(states), dtype=torch.long)
+                for part in weight.split(chunk):
+                    value, index = (states @ part.T).max(1)
+                    best = torch.where(value > top, index, best)
+                    top = torch.maximum(top, value)
+                return (best == targets).float().mean().item()
+            """,
         },
         right={
             "by index": """
@@ -132,6 +170,76 @@ EXERCISES = [
                     value = function(*own)
                     found.append([value.detach(), *torch.autograd.grad(value, own)])
                 return all(torch.allclose(a, b, 1e-6, 1e-6) for a, b in zip(*found))
+            """,
+            "four digits": """
+                found = []
+                for function in (simple, fast):
+                    own = [x.detach().clone().requires_grad_() for x in inputs]
+                    value = function(*own)
+                    grads = torch.autograd.grad(value, own, materialize_grads=True)
+                    found.append([value.detach(), *grads])
+                return all(torch.allclose(a, b, 1e-4, 1e-4) for a, b in zip(*found))
+            """,
+            "bit for bit": """
+                found = []
+                for function in (simple, fast):
+                    own = [x.detach().clone().requires_grad_() for x in inputs]
+                    value = function(*own)
+                    grads = torch.autograd.grad(value, own, materialize_grads=True)
+                    found.append([value.detach(), *grads])
+                return all(torch.equal(a, b) for a, b in zip(*found))
+            """,
+            "the sums of the differences": """
+                found = []
+                for function in (simple, fast):
+                    own = [x.detach().clone().requires_grad_() for x in inputs]
+                    value = function(*own)
+                    grads = torch.autograd.grad(value, own, materialize_grads=True)
+                    found.append([value.detach(), *grads])
+                return all(abs((a - b).sum()) < 1e-6 for a, b in zip(*found))
+            """,
+            "inputs that need gradients from now on": """
+                found = []
+                for function in (simple, fast):
+                    own = [x.requires_grad_() for x in inputs]
+                    value = function(*own)
+                    grads = torch.autograd.grad(value, own, materialize_grads=True)
+                    found.append([value.detach(), *grads])
+                return all(torch.allclose(a, b, 1e-6, 1e-6) for a, b in zip(*found))
+            """,
+            "no copies of the inputs": """
+                found = []
+                for function in (simple, fast):
+                    own = [x.detach().requires_grad_() for x in inputs]
+                    value = function(*own)
+                    grads = torch.autograd.grad(value, own, materialize_grads=True)
+                    found.append([value.detach(), *grads])
+                return all(torch.allclose(a, b, 1e-6, 1e-6) for a, b in zip(*found))
+            """,
+            "one set of copies for both functions": """
+                own = [x.detach().clone().requires_grad_() for x in inputs]
+                found = []
+                for function in (simple, fast):
+                    value = function(*own)
+                    value.backward()
+                    found.append([value.detach()] + [
+                        torch.zeros_like(x) if x.grad is None else x.grad.clone()
+                        for x in own
+                    ])
+                return all(torch.allclose(a, b, 1e-6, 1e-6) for a, b in zip(*found))
+            """,
+            "a missing gradient is left out": """
+                found = []
+                for function in (simple, fast):
+                    own = [x.detach().clone().requires_grad_() for x in inputs]
+                    value = function(*own)
+                    grads = torch.autograd.grad(value, own, allow_unused=True)
+                    found.append([value.detach(), *grads])
+                return all(
+                    torch.allclose(a, b, 1e-6, 1e-6)
+                    for a, b in zip(*found)
+                    if a is not None and b is not None
+                )
             """,
         },
         right={
