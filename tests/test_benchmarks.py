@@ -242,6 +242,9 @@ def test_the_records_are_of_the_translator_that_ships() -> None:
         whole["seconds"]["median"] <= whole["at_most"] <= 10
         and whole["loading_seconds"] < 1
     )
+    assert whole["command_ratio"] <= whole["command_at_most"] <= 1.5
+    start = read_record("benchmark_startup")
+    assert start["seconds"]["difference"]["median"] <= start["at_most"] <= 0.6
     for record in (losses, words, read_record("benchmark_precision")):
         assert contest.SHAPES.items() <= record["config"].items()
     assert losses["ratios"]["fp32"] >= 1.6 and losses["ratios"]["memory"] <= 0.7
