@@ -79,7 +79,10 @@ def translator_of(ours: Transformer, threads: int) -> Callable[..., list[list[in
     with tempfile.TemporaryDirectory() as folder:
         spec.save(folder)
         translator = ctranslate2.Translator(
-            folder, compute_type="float32", intra_threads=threads
+            folder,
+            compute_type="float32",
+            inter_threads=threads,  # each takes a part of the batch: far faster here
+            intra_threads=1,  # than several threads for one product
         )
 
     def translate(source: Tensor, words: int, beam_size: int) -> list[list[int]]:
@@ -89,7 +92,7 @@ def translator_of(ours: Transformer, threads: int) -> Callable[..., list[list[in
             length_penalty=0.6,
             max_decoding_length=words,
             max_input_length=0,
-            max_batch_size=0,
+            max_batch_size=-(-len(source) // threads),
         )
         return [list(map(int, result.hypotheses[0])) for result in found]
 

@@ -2,10 +2,13 @@
 ``generate``, and of CTranslate2 where it is installed."""
 
 import os
+import signal
 import statistics
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from importlib.util import find_spec
+from multiprocessing import get_context
 from time import perf_counter
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # everything is built here
@@ -211,6 +214,52 @@ def measure(searcher: Searcher, batches: list[Tensor]) -> float:
     return sum(len(batch) for batch in batches) / (perf_counter() - start)
 
 
+class Apart:
+    """A searcher in a process of its own, stopped while it is not its turn.
+
+    Threads of OpenMP wait for work by spinning: idle contestants in the same process,
+    or awake in another one, would slow down the one that is measured.
+    """
+
+    searcher: Searcher
+
+    @classmethod
+    def start(cls, name: str, threads: int, *of_searchers: object) -> None:
+        """In the new process: make the searcher called ``name``."""
+        torch.set_num_threads(threads)
+        cls.searcher = staticmethod(searchers(*of_searchers)[name])
+
+    def __init__(self, name: str, threads: int, *of_searchers: object) -> None:
+        arguments = (name, threads, *of_searchers)
+        self.pool = ProcessPoolExecutor(
+            1, get_context("spawn"), initializer=Apart.start, initargs=arguments
+        )
+        self.process = self.pool.submit(os.getpid).result()
+        os.kill(self.process, signal.SIGSTOP)
+
+    def call(self, function: Callable, *arguments: object) -> object:
+        """``function`` of the arguments, in the process, awake meanwhile."""
+        os.kill(self.process, signal.SIGCONT)
+        result = self.pool.submit(function, *arguments).result()
+        os.kill(self.process, signal.SIGSTOP)
+        return result
+
+    def close(self) -> None:
+        """End the process."""
+        os.kill(self.process, signal.SIGCONT)
+        self.pool.shutdown()
+
+
+def outputs_of(source: Tensor) -> list[list[int]]:
+    """What the searcher of this process writes."""
+    return Apart.searcher(source)
+
+
+def speed_of(batches: list[Tensor]) -> float:
+    """Sentences per second of the searcher of this process."""
+    return measure(Apart.searcher, batches)
+
+
 def check_equal_work(found: dict[str, list[list[int]]], words: int) -> float:
     """The share of sentences that come out the same for all; ClickException where
     lengths or more than a few differ."""
@@ -271,24 +320,28 @@ def main(
     is.
     """
     seed = 0
-    torch.set_num_threads(threads)
+    os.environ["OMP_NUM_THREADS"] = str(threads)  # of the contestants' processes
     config = TransformerConfig(**choices, dropout=0.0, max_length=256)
     source = random_sources(config, sentences, length, seed)
     speed: dict[str, list[float]] = {}
     ratios: dict[str, dict[str, float]] = {MARIAN: {}, CTRANSLATE2: {}}
     same = {}
     for kind, beam_size in (("greedy", 1), ("beam 4", 4)):
-        found = searchers(config, words, beam_size, seed)
+        names = [OURS, NO_CACHE, MARIAN]
+        names += [CTRANSLATE2] if find_spec("ctranslate2") else []
+        found = {
+            name: Apart(name, threads, config, words, beam_size, seed) for name in names
+        }
         same[kind] = check_equal_work(
-            {name: searcher(source) for name, searcher in found.items()}, words
+            {name: one.call(outputs_of, source) for name, one in found.items()}, words
         )
         for way, batches in (
             ("together", [source]),
             ("one by one", list(source[:alone].split(1))),
         ):
             turns = {
-                name: lambda s=searcher, b=batches: measure(s, b)
-                for name, searcher in found.items()
+                name: lambda one=one, b=batches: one.call(speed_of, b)
+                for name, one in found.items()
             }
             measured = take_turns(turns, rounds)
             speed |= {f"{kind}, {way}: {n}": values for n, values in measured.items()}
@@ -296,6 +349,8 @@ def main(
                 if name in measured:
                     ratio = median_ratio(measured[OURS], measured[name])
                     ratios[name][f"{kind}, {way}"] = round(ratio, 3)
+        for one in found.values():
+            one.close()
     show("sentences per second", speed)
     for other, of_other in ratios.items():
         for name, ratio in of_other.items():
