@@ -1642,3 +1642,24 @@ def test_translate_loads_nothing_that_it_does_not_need(translator: Path) -> None
     modules = set(ended.stderr.split())
     assert "annotated_transformer.translator" in modules
     assert LOADED_WHEN_NEEDED & modules == set()
+
+
+@pytest.mark.parametrize(("first", "second"), [("fp32", "bf16"), ("bf16", "fp32")])
+def test_workers_train_in_the_precision_of_the_first(
+    monkeypatch: pytest.MonkeyPatch, first: str, second: str
+) -> None:
+    """Fails when two workers that measure differently train differently: resumed, both
+    would take what the first has written down."""
+    shares: list[torch.Tensor] = []
+
+    def gather(value: torch.Tensor) -> torch.Tensor:
+        shares.append(value)
+        return value
+
+    monkeypatch.setattr(cli, "sum_over_workers", gather)
+    own = [cli.of_first_worker(name, rank, torch.device("cpu"))
+           for rank, name in enumerate((first, second))]  # fmt: skip
+    assert own[0] == first
+    monkeypatch.setattr(cli, "sum_over_workers", lambda value: sum(shares))
+    for rank, name in enumerate((first, second)):
+        assert cli.of_first_worker(name, rank, torch.device("cpu")) == first

@@ -23,6 +23,7 @@ import torch
 import annotated_transformer
 
 from ..subwords import Subwords
+from ..training import sum_over_workers
 from ..transformer import Transformer, count_parameters
 from ..translator import PRETRAINED, Translator, attention_of, scores_by_length
 from .checkpoints import find_checkpoints, load_weights, read_log
@@ -179,6 +180,13 @@ def prepare(
 # train
 
 
+def of_first_worker(precision: str, rank: int, device: torch.device) -> str:
+    """What the worker of rank 0 chose: each measures for itself, and a run that goes on
+    has one precision for all."""
+    chosen = torch.tensor(float(rank == 0 and precision == "bf16"), device=device)
+    return "bf16" if sum_over_workers(chosen).item() else "fp32"
+
+
 def keep_threads(facts: dict, threads: int | None) -> None:
     """Compute with the number of threads that a run began with, unless another one was
     asked for: then say what that changes."""
@@ -324,7 +332,7 @@ def train(
             facts["resumed"] = [*facts.get("resumed", []), typed(words)]
         else:
             found, why = choose_precision(options["precision"], chosen_device)
-            options["precision"] = found
+            options["precision"] = of_first_worker(found, rank, chosen_device)
             facts = begun_run(data, run, asked, options)
             if why and rank == 0:
                 say(why)
