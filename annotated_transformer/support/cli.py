@@ -62,6 +62,7 @@ from .run_folders import (
     read_corpus,
     resumed_run,
     save_run,
+    with_references,
     write_corpus,
 )
 from .runs import Trainer, choose_device, keep_memory, workers
@@ -100,7 +101,7 @@ def use_machine(device: str, threads: int | None) -> torch.device:
 @click.argument("data", type=FOLDER)
 @click.option(
     "--corpus",
-    type=click.Choice(["multi30k", "miniature", "files"]),
+    type=click.Choice(["multi30k", "tatoeba", "miniature", "files"]),
     default="multi30k",
     help="Which text.",
 )
@@ -135,8 +136,8 @@ def prepare(
 ) -> None:
     """Write corpus and vocabulary into the folder DATA.
 
-    Multi30k is downloaded, or read from the folder that ANNOTATED_TRANSFORMER_DATA
-    names. With --corpus files, text (plain or .gz, UTF-8, a sentence a line) stays
+    Multi30k (captions of photographs) and Tatoeba (everyday sentences) are downloaded,
+    or read from the folder that ANNOTATED_TRANSFORMER_DATA names. With --corpus files, text (plain or .gz, UTF-8, a sentence a line) stays
     where it is; give --train, --validation and --test.
     """
     if {corpus == "files"} != {paths is not None for paths in given.values()}:
@@ -148,17 +149,14 @@ def prepare(
             f"--source and --target are both {source!r}: expected two languages"
         )
     # Everything is read and checked before anything is written.
-    named = None if corpus == "files" else load_named(corpus, source, target)
-    text = {
-        part: getattr(named, part) if named else ParallelFiles(*given[part])
-        for part in PARTS
-    }
+    named = {} if corpus == "files" else load_named(corpus, source, target)
+    text = named or {part: ParallelFiles(*given[part]) for part in PARTS}
     counts = count_all(text)
     size = vocabulary_size or (600 if corpus == "miniature" else 8000)
     subwords = learn_subwords(text["train"], counts["train"], size, sample)
     data.mkdir(parents=True, exist_ok=True)
     if named:
-        files = write_corpus(named, data)
+        files = write_corpus(named, [source, target], data)
     else:
         files = {part: [str(path.resolve()) for path in given[part]] for part in PARTS}
     facts = {
@@ -531,7 +529,9 @@ def moses_references(path: Path | None, count: int) -> list[str] | None:
     return lines
 
 
-def all_statistics(hypotheses: list[str], references: list[str]) -> dict[str, list]:
+def all_statistics(
+    hypotheses: list[str], references: list[list[str]]
+) -> dict[str, list]:
     """The ``sentence_statistics`` behind both BLEU scores, and the order of a row."""
     return {
         "order": list(STATISTICS),
@@ -547,9 +547,8 @@ def all_statistics(hypotheses: list[str], references: list[str]) -> dict[str, li
 @click.argument("data", type=FOLDER)
 @click.option(
     "--part",
-    type=click.Choice(PARTS),
     default="test",
-    help="Which part of DATA to translate.",
+    help="Which part of DATA to translate: validation, test, or another one it has.",
 )
 @click.option(
     "--moses-reference", type=FOLDER, help="Lower-case, Moses-tokenized references."
@@ -570,8 +569,9 @@ def evaluate(
     """Translate a part of DATA, a folder that prepare wrote, and print the scores with
     their signatures as JSON.
 
-    With them come statistics of each sentence (and no text), from which intervals and
-    paired tests can be computed later.
+    A source that stands on several lines has several references. With the scores come
+    statistics of each sentence (and no text), from which intervals and paired tests can
+    be computed later.
     """
     from ..evaluation import score  # with it comes sacreBLEU
 
@@ -580,8 +580,8 @@ def evaluate(
     translator = load_translator(model, device, threads)
     languages = read_corpus(data)["languages"]
     check_languages(translator, languages)
-    pairs = list(pairs_of(data, part))
-    sources, references = map(list, zip(*pairs, strict=True)) if pairs else ([], [])
+    pairs = with_references(pairs_of(data, part))
+    sources, references = list(pairs), list(pairs.values())
     moses = moses_references(moses_reference, len(pairs))  # before the search
     start = perf_counter()
     found = translator.translate(sources, beam, alpha)
@@ -595,7 +595,8 @@ def evaluate(
         "evaluation": {
             "command": typed(),
             "part": part,
-            "sentences": len(pairs),
+            "sentences": len(sources),
+            "references": sum(map(len, references)),
             "beam": beam,
             "alpha": alpha,
             "decoding_seconds": seconds,

@@ -6,7 +6,7 @@ import os
 import random
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 
@@ -23,6 +23,7 @@ class Corpus:
     train: list[Pair]
     validation: list[Pair]
     test: list[Pair]
+    """A source on several lines has several references."""
 
 
 class CorpusUnavailable(RuntimeError):
@@ -47,10 +48,41 @@ MULTI30K_SHA256 = {
     "test_2016_flickr.fr.gz": (
         "6d326e188d259fb1d04ac19eae3af956559b3a0b93d7635e56c90987c40c8b90"
     ),
+    "test_2017_flickr.en.gz": (
+        "76a444ee25172e72695cddb13ae4a3bda59430617be88e0bb46b60504f054074"
+    ),
+    "test_2017_flickr.de.gz": (
+        "a2c89666db00c495cd8513b9d708d5a3acc205d7de312ef2bf5fb7ebc1540aee"
+    ),
+    "test_2017_flickr.fr.gz": (
+        "3ba671ceb2299f3304ffafefea7a833d08632fbaf0ba18546f8a2ec2391af496"
+    ),
+    "test_2017_mscoco.en.gz": (
+        "aab300bfb4427697987e02cd0aacd44bfe8aa50456231b6474c08038bbed2b58"
+    ),
+    "test_2017_mscoco.de.gz": (
+        "799e4854c25d601cb6cb6be29eabe5667734c61ace2f495e03e429031a0bc338"
+    ),
+    "test_2017_mscoco.fr.gz": (
+        "754f3072ba9f124569ba5258b32730fc1d214bbf8e0c6dfb2b74401676220db0"
+    ),
 }
+LATER_TESTS = ("test_2017_flickr", "test_2017_mscoco")
+"""The test sets of Multi30k that came after ``test_2016_flickr``."""
 TREEBANK = "https://raw.githubusercontent.com/nltk/nltk_data/gh-pages/packages/corpora/"
 TREEBANK_SHA256 = {
     "treebank.zip": "9da92d76c3666cfb6cddeaed0f7e86b344cce0f0928a286d439e555f19c37399"
+}
+TATOEBA = "https://raw.githubusercontent.com/"
+TATOEBA_SHA256 = {
+    "deu-eng.zip": "b7688f84f99fa33c17397c14d8bd9cef1fdeb2ee0bf50074767023aee8926e28",
+    "vie-eng.zip": "a5021312e128d7ad42489b313624ab0b4f1616eafe5c40b48d83f155242c8994",
+}
+TATOEBA_FOLDERS = {  # copies of the archives that manythings.org/anki had in 2018, 2024
+    "deu-eng.zip": "rioyshky/translation/de48b7027f7318d77010a6e08ed928c10748c23d/",
+    "vie-eng.zip": (
+        "chimsedibui/Machine-Translation2/6e5030b9910c5b1fcd1fb2c863b36d8b33debdfe/"
+    ),
 }
 
 
@@ -61,10 +93,17 @@ class Download:
 
     address: str
     sha256: dict[str, str]
+    folders: dict[str, str] = field(default_factory=dict)
+    """Of files that lie deeper."""
+
+    def url(self, name: str) -> str:
+        """The address of a file."""
+        return f"{self.address}{self.folders.get(name, '')}{name}"
 
 
 CORPORA = {
     "multi30k": Download(MULTI30K, MULTI30K_SHA256),
+    "tatoeba": Download(TATOEBA, TATOEBA_SHA256, TATOEBA_FOLDERS),
     "treebank": Download(TREEBANK, TREEBANK_SHA256),
 }
 
@@ -84,7 +123,8 @@ def fetch_file(corpus: str, name: str) -> Path:
             f"{corpus!r} is no corpus that we know: expected one of "
             f"{', '.join(CORPORA)}"
         )
-    address, sha256 = CORPORA[corpus].address, CORPORA[corpus].sha256
+    download = CORPORA[corpus]
+    address, sha256 = download.address, download.sha256
     if name not in sha256:
         raise ValueError(
             f"{name!r} is no file of {corpus} that we know: expected one of "
@@ -109,12 +149,15 @@ def fetch_file(corpus: str, name: str) -> Path:
         return path
     cache = pooch.os_cache("annotated-transformer") / corpus
     try:
-        store = pooch.create(cache, address, registry=sha256, retry_if_failed=2)
+        urls = {each: download.url(each) for each in sha256}
+        store = pooch.create(
+            cache, address, registry=sha256, urls=urls, retry_if_failed=2
+        )
         return Path(store.fetch(name, progressbar=True))
     except (OSError, ValueError) as error:
         # no network, no space, no permission; or a wrong checksum
         raise CorpusUnavailable(
-            f"{address}{name} could not be stored in {cache}: {error}; {way_out}"
+            f"{download.url(name)} could not be stored in {cache}: {error}; {way_out}"
         ) from error
 
 
@@ -200,6 +243,18 @@ def fetch_treebank() -> Path:
     return fetch_file("treebank", "treebank.zip")
 
 
+def read_multi30k(part: str, source: str = "en", target: str = "de") -> list[Pair]:
+    """One part of Multi30k: "train", "val", "test_2016_flickr" or one of
+    ``LATER_TESTS``; otherwise as ``load_multi30k``."""
+    for language in (source, target):
+        if language not in ("en", "de", "fr"):
+            raise ValueError(
+                f"language {language!r} is not in Multi30k: expected 'en', 'de' or 'fr'"
+            )
+    sides = (fetch_multi30k(f"{part}.{language}.gz") for language in (source, target))
+    return list(ParallelFiles(*sides))
+
+
 def load_multi30k(source: str = "en", target: str = "de") -> Corpus:
     """Multi30k, by Elliott et al., 29,000 pairs to train on: English and German from
     2016, French from 2017. The test set is test_2016_flickr.
@@ -207,29 +262,40 @@ def load_multi30k(source: str = "en", target: str = "de") -> Corpus:
     Raises CorpusUnavailable where the files cannot be had, ValueError for other
     languages.
     """
-    for language in (source, target):
-        if language not in ("en", "de", "fr"):
-            raise ValueError(
-                f"language {language!r} is not in Multi30k: expected 'en', 'de' or 'fr'"
-            )
-    parts = {
-        part: list(
-            ParallelFiles(
-                *[
-                    fetch_multi30k(f"{part}.{language}.gz")
-                    for language in (source, target)
-                ]
-            )
-        )
+    train, validation, test = (
+        read_multi30k(part, source, target)
         for part in ("train", "val", "test_2016_flickr")
-    }
-    return Corpus(
-        "Multi30k",
-        (source, target),
-        parts["train"],
-        parts["val"],
-        parts["test_2016_flickr"],
     )
+    return Corpus("Multi30k", (source, target), train, validation, test)
+
+
+TATOEBA_FILES = {
+    "de": ("deu-eng.zip", "deu.txt", 100),
+    "vi": ("vie-eng.zip", "vie.txt", 20),
+}
+"""By language: the archive, the file in it, and the ``share`` of ``split_by_group``."""
+
+
+def load_tatoeba(source: str = "en", target: str = "de") -> Corpus:
+    """Everyday sentences by the volunteers of tatoeba.org, under CC BY 2.0: English and
+    German, 166,425 pairs to train on, or English and Vietnamese, 8,491 pairs.
+
+    No sentence of one part, in either language, stands in another. Raises
+    CorpusUnavailable where the file cannot be had, ValueError for other languages.
+    """
+    other = target if source == "en" else source
+    if "en" not in (source, target) or other not in TATOEBA_FILES:
+        raise ValueError(
+            f"Tatoeba from {source!r} to {target!r} is not known here: expected English "
+            f"('en') and one of {', '.join(TATOEBA_FILES)}"
+        )
+    from .tatoeba import read_zip, split_by_group  # stands on chapter 9, which on this
+
+    archive, member, share = TATOEBA_FILES[other]
+    parts = split_by_group(read_zip(fetch_file("tatoeba", archive), member), share)
+    if target == "en":
+        parts = [[pair[::-1] for pair in part] for part in parts]
+    return Corpus("Tatoeba", (source, target), *parts)
 
 
 def miniature_corpus(pairs: int = 8000, held_out: int = 200, seed: int = 0) -> Corpus:

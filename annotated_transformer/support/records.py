@@ -47,7 +47,9 @@ from 1 to 4, and how many of these the reference has too, each at most as often.
 
 
 def sentence_statistics(
-    hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False
+    hypotheses: Sequence[str],
+    references: Sequence[str | Sequence[str]],
+    lowercase: bool = False,
 ) -> list[list[int]]:
     """What BLEU needs to know of each sentence, without its text: ``STATISTICS``.
 
@@ -60,7 +62,10 @@ def sentence_statistics(
 
     if lowercase:
         hypotheses = [line.lower() for line in hypotheses]
-        references = [line.lower() for line in references]
+        references = [
+            line.lower() if isinstance(line, str) else [each.lower() for each in line]
+            for line in references
+        ]
     counts = bleu_counts(hypotheses, references).tolist()  # (sentences, 4, 3)
     return [
         [orders[0][1], orders[0][0], *(n[0] for n in orders), *(n[2] for n in orders)]

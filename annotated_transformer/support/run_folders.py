@@ -7,7 +7,7 @@ a file checks it, for somebody may have edited it.
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields, replace
 from itertools import islice
 from pathlib import Path
@@ -21,7 +21,15 @@ from ..training import TrainingConfig
 from ..transformer import TransformerConfig
 from .checkpoints import find_checkpoints
 from .cli_options import PRESETS
-from .corpora import Corpus, ParallelFiles, load_multi30k, miniature_corpus
+from .corpora import (
+    LATER_TESTS,
+    Corpus,
+    ParallelFiles,
+    load_multi30k,
+    load_tatoeba,
+    miniature_corpus,
+    read_multi30k,
+)
 from .files import write_atomically
 from .miniature import Pair
 from .token_files import FileBatches, load_batches, shared_token_file
@@ -31,17 +39,29 @@ PARTS = ("train", "validation", "test")
 # DATA, as it is written
 
 
-def load_named(corpus: str, source: str, target: str) -> Corpus:
-    """The corpus of that name; ValueError where it has not these two languages."""
+def parts_of(corpus: Corpus) -> dict[str, list[Pair]]:
+    """The three parts of a corpus by name."""
+    return {part: getattr(corpus, part) for part in PARTS}
+
+
+def load_named(corpus: str, source: str, target: str) -> dict[str, list[Pair]]:
+    """The parts of the corpus of that name, by name: the three of ``PARTS`` and, of
+    Multi30k, the later test sets.
+
+    Raises ValueError where it has not these two languages.
+    """
     if corpus == "multi30k":
-        return load_multi30k(source, target)
+        later = {part: read_multi30k(part, source, target) for part in LATER_TESTS}
+        return parts_of(load_multi30k(source, target)) | later
+    if corpus == "tatoeba":
+        return parts_of(load_tatoeba(source, target))
     miniature = miniature_corpus()
     if (source, target) != miniature.languages:
         raise ValueError(
             f"the miniature corpus goes from en to de, not {source} to {target}: leave "
             "the options out"
         )
-    return miniature
+    return parts_of(miniature)
 
 
 def count_all(text: dict[str, Iterable[Pair]]) -> dict[str, int]:
@@ -70,15 +90,14 @@ def learn_subwords(
     return train_subwords((text for pair in spread for text in pair), vocabulary_size)
 
 
-def write_corpus(corpus: Corpus, data: Path) -> dict[str, list[str]]:
+def write_corpus(
+    parts: dict[str, list[Pair]], languages: Sequence[str], data: Path
+) -> dict[str, list[str]]:
     """Write each part into the folder ``data``, a file a language; their names."""
-    names = {
-        part: [f"{part}.{language}" for language in corpus.languages] for part in PARTS
-    }
+    names = {part: [f"{part}.{language}" for language in languages] for part in parts}
     (data / "corpus.json").unlink(missing_ok=True)  # the commit marker of the folder
-    for part in PARTS:
-        sides = zip(*getattr(corpus, part), strict=True)
-        for name, side in zip(names[part], sides, strict=True):
+    for part, pairs in parts.items():
+        for name, side in zip(names[part], zip(*pairs, strict=True), strict=True):
             lines = "".join(f"{line}\n" for line in side)
             write_atomically(data / name, lines.encode())
     return names
@@ -112,7 +131,8 @@ def read_corpus(data: Path) -> dict:
     path = data / "corpus.json"
     facts = read_facts(path, "prepare", "languages", "files")
     files = facts["files"] if isinstance(facts["files"], dict) else {}
-    for two in (facts["languages"], *(files.get(part) for part in PARTS)):
+    parts = [files.get(part) for part in dict.fromkeys([*PARTS, *files])]
+    for two in (facts["languages"], *parts):
         if not isinstance(two, list) or [type(name) for name in two] != [str, str]:
             raise ValueError(
                 f"{path} is damaged: expected two names, found {two}; run prepare again"
@@ -121,8 +141,22 @@ def read_corpus(data: Path) -> dict:
 
 
 def pairs_of(data: Path, part: str) -> ParallelFiles:
-    """One part of a prepared corpus: "train", "validation" or "test"."""
-    return ParallelFiles(*(data / name for name in read_corpus(data)["files"][part]))
+    """One part of a prepared corpus: "train", "validation", "test", or another one that
+    it has; ValueError for one that it has not."""
+    files = read_corpus(data)["files"]
+    if part not in files:
+        raise ValueError(
+            f"{data} has no part {part!r}: expected one of {', '.join(files)}"
+        )
+    return ParallelFiles(*(data / name for name in files[part]))
+
+
+def with_references(pairs: Iterable[Pair]) -> dict[str, list[str]]:
+    """Each source, once, and its references: the targets of all its lines."""
+    references: dict[str, list[str]] = {}
+    for source, target in pairs:
+        references.setdefault(source, []).append(target)
+    return references
 
 
 def say_left_out(part: str, left_out: int, total: int, longest: int) -> None:
