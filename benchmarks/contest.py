@@ -114,6 +114,13 @@ def demand(ratio: float, at_least: float) -> None:
         )
 
 
+def show_mark(what: str, ratio: float, mark: float, lower: bool = False) -> None:
+    """Print a ratio and whether it reaches the mark that we aim at; ``lower`` is better
+    for memory."""
+    reached = "reached" if (ratio <= mark if lower else ratio >= mark) else "missed"
+    click.echo(f"{what}: {ratio:.3f}, mark {mark}: {reached} ({cpu_kind()})")
+
+
 def summary(values: Sequence[float]) -> dict:
     """Median and spread of the rounds."""
     rounded = [float(f"{value:.4g}") for value in values]
@@ -138,11 +145,26 @@ def show(unit: str, results: dict[str, list[float]]) -> None:
         )
 
 
+LIMITS = (
+    "ATEN_CPU_CAPABILITY",
+    "ONEDNN_MAX_CPU_ISA",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "CT2_FORCE_CPU_ISA",
+)
+"""Variables by which libraries leave instructions alone that a CPU has."""
+
+
+def cpu_kind() -> str:
+    """The widest instructions that PyTorch computes with here, such as AVX512."""
+    return torch.backends.cpu.get_cpu_capability()
+
+
 def write_record(
     name: str, facts: dict, seed: int, device: torch.device | str = "cpu"
 ) -> None:
     """Write ``facts`` and their provenance to ``records/benchmark_NAME.json`` of the
-    package."""
+    package; to ``benchmark_NAME_avx2.json`` where the CPU has AVX2 at most, or is
+    limited to it."""
     program = ["python", f"benchmarks/{Path(sys.argv[0]).name}"]
     load = [
         round(number, 2) for number in os.getloadavg()
@@ -151,7 +173,10 @@ def write_record(
         "seed": seed,
         "load_average": load,
     }
-    path = RECORDS / f"benchmark_{name}.json"
+    provenance["hardware"]["instructions"] = cpu_kind()
+    provenance["limits"] = {x: os.environ[x] for x in LIMITS if x in os.environ}
+    kind = "_avx2" if device == "cpu" and cpu_kind() != "AVX512" else ""
+    path = RECORDS / f"benchmark_{name}{kind}.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(facts | provenance, indent=1) + "\n", encoding="utf-8")
     click.echo(f"wrote {path}", err=True)
