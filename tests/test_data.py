@@ -533,7 +533,10 @@ def test_what_the_registry_does_not_hold_is_named() -> None:
     """Fails, for corpus and file, when KeyError is raised."""
     with pytest.raises(
         ValueError,
-        match="'wmt14' is no corpus that we know: expected one of multi30k, treebank",
+        match=(
+            "'wmt14' is no corpus that we know: expected one of multi30k, tatoeba,"
+            " treebank"
+        ),
     ):
         fetch_file("wmt14", "train.en.gz")
     with pytest.raises(

@@ -137,8 +137,9 @@ def prepare(
     """Write corpus and vocabulary into the folder DATA.
 
     Multi30k (captions of photographs) and Tatoeba (everyday sentences) are downloaded,
-    or read from the folder that ANNOTATED_TRANSFORMER_DATA names. With --corpus files, text (plain or .gz, UTF-8, a sentence a line) stays
-    where it is; give --train, --validation and --test.
+    or read from the folder that ANNOTATED_TRANSFORMER_DATA names. With --corpus files,
+    text (plain or .gz, UTF-8, a sentence a line) stays where it is; give --train,
+    --validation and --test.
     """
     if {corpus == "files"} != {paths is not None for paths in given.values()}:
         raise click.UsageError(

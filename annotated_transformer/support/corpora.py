@@ -286,8 +286,8 @@ def load_tatoeba(source: str = "en", target: str = "de") -> Corpus:
     other = target if source == "en" else source
     if "en" not in (source, target) or other not in TATOEBA_FILES:
         raise ValueError(
-            f"Tatoeba from {source!r} to {target!r} is not known here: expected English "
-            f"('en') and one of {', '.join(TATOEBA_FILES)}"
+            f"Tatoeba from {source!r} to {target!r} is not known here: expected "
+            f"English ('en') and one of {', '.join(TATOEBA_FILES)}"
         )
     from .tatoeba import read_zip, split_by_group  # stands on chapter 9, which on this
 

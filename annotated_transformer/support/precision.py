@@ -35,7 +35,7 @@ def choose_precision(asked: str | None, device: torch.device) -> tuple[str, str]
     if device.type == "mps":
         return (asked, "") if asked == "bf16" else ("fp32", "precision fp32")
     speed = bf16_speed(device)
-    measured = f"bfloat16 products are {speed:.1f} times as fast as fp32's here"
+    measured = f"bfloat16 products are {speed:.2g} times as fast as fp32's here"
     if asked == "bf16":
         return asked, "" if speed >= 1 else f"{measured}: fp32 trains faster"
     precision = "bf16" if speed >= WORTH_IT else "fp32"
