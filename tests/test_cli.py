@@ -23,6 +23,7 @@ from click.testing import CliRunner, Result
 from sacrebleu import BLEU
 
 import annotated_transformer
+from annotated_transformer.subwords import Subwords
 from annotated_transformer.support import cli
 from annotated_transformer.support.checkpoints import digest_of, load_tensors
 from annotated_transformer.support.cli import main
@@ -30,8 +31,10 @@ from annotated_transformer.support.cli_options import OF_LATER_MODELS, OF_THE_VO
 from annotated_transformer.support.corpora import miniature_corpus
 from annotated_transformer.support.records import typed
 from annotated_transformer.support.runs import SavedRun
+from annotated_transformer.support.test_set import book_sentences
+from annotated_transformer.support.translators import pieces_of
 from annotated_transformer.training import TrainingConfig
-from annotated_transformer.transformer import TransformerConfig
+from annotated_transformer.transformer import Transformer, TransformerConfig
 from annotated_transformer.translator import PRETRAINED, Translator
 
 COMMANDS = ["prepare", "train", "average", "translate", "evaluate"]
@@ -918,6 +921,47 @@ def test_the_vocabulary_must_be_that_of_the_run(
     )
 
 
+def test_a_run_starts_from_the_weights_of_a_translator(
+    translator: Path, tmp_path: Path
+) -> None:
+    """Fails when layers or shared pieces are not taken over, when pieces that only the
+    new vocabulary has take a stranger's embedding, and when a resumed run asks for the
+    folder again."""
+    parent = shutil.copytree(translator, tmp_path / "parent")
+    options = write_parts(tmp_path)
+    done("prepare", tmp_path / "data", *options, "--vocabulary-size", 380)
+    words = ["train", tmp_path / "data", tmp_path / "run", *TINY]
+    done(*words, "--start", parent, "--steps", 1, "--factor", 1e-9)
+    tensors, facts = load_tensors(tmp_path / "run" / "step-00000001")
+    old, known = Translator.load(parent), Subwords.load(parent / "subwords.model")
+    subwords = Subwords.load(tmp_path / "data" / "subwords.model")
+    pieces, new = pieces_of(subwords), tensors["model.embedding.weight"]
+    shared = [i for i, piece in enumerate(pieces) if piece in pieces_of(known)]
+    assert facts["start"]["shared_pieces"] == len(shared) < len(pieces)
+    for i in shared:
+        there = pieces_of(known).index(pieces[i])
+        assert torch.allclose(new[i], old.model.embedding.weight[there], atol=1e-5)
+    torch.manual_seed(0)
+    fresh = Transformer(TransformerConfig(**facts["model"])).embedding.weight
+    others = [i for i in range(len(pieces)) if i not in shared]
+    assert torch.allclose(new[others], fresh[others], atol=1e-5)
+    for name, weight in old.model.state_dict().items():
+        if name != "embedding.weight":
+            assert torch.allclose(tensors[f"model.{name}"], weight, atol=1e-5), name
+    shutil.rmtree(parent)
+    done("train", tmp_path / "data", tmp_path / "run", "--resume", "--steps", 2)
+
+
+def test_weights_of_another_shape_are_refused(
+    translator: Path, data: Path, tmp_path: Path
+) -> None:
+    """Fails when the first error is one of tensors, or comes after a folder is made."""
+    words = ["train", data, tmp_path / "run", *TINY, "--start", translator]
+    refused(*words, "--d-ff", 48, "--steps", 1, says="d_ff is 48 in this run and 32 in")
+    refused(*words, "--resume", says="--start begins a run, --resume goes on with it")
+    assert not (tmp_path / "run").exists()
+
+
 # average
 
 
@@ -1545,6 +1589,24 @@ def test_evaluate_scores_what_translate_writes(
         done("translate", "--model", translator, "--beam", 1, text=sources).stdout_bytes
         == out.read_bytes()
     )
+
+
+def test_evaluate_knows_the_sentences_of_the_book(translator: Path, data: Path) -> None:
+    """Fails when the two kinds are mixed up, or a second reference is lost."""
+    words = ["--model", translator, "--beam", 1, "--part", "book"]
+    record = json.loads(done("evaluate", data, *words).stdout)
+    found = record["evaluation"]
+    sentences = book_sentences()
+    assert found["sentences"] == len(sentences)
+    assert found["references"] == sum(len(s.references) for s in sentences)
+    assert record["scores_by_kind"].keys() == {"captions", "everyday"}
+    assert "nrefs:var" in record["scores"]["bleu"]["signature"]
+
+
+def test_evaluate_names_the_parts_that_there_are(translator: Path, data: Path) -> None:
+    """Fails with a KeyError when the part is not looked up first."""
+    words = ["evaluate", data, "--model", translator, "--part", "test_2017"]
+    refused(*words, says="no part 'test_2017': expected one of train, validation, test")
 
 
 def test_evaluate_refuses_references_that_do_not_fit(

@@ -66,6 +66,8 @@ from .run_folders import (
     write_corpus,
 )
 from .runs import Trainer, choose_device, keep_memory, workers
+from .test_set import book_sentences
+from .translators import transfer_weights
 
 FOLDER = click.Path(path_type=Path)
 
@@ -252,6 +254,8 @@ def train_worker(
     torch.manual_seed(training.seed)
     model = Transformer(model_config).to(device)
     facts = facts | {"parameters": count_parameters(model)}
+    if (start := facts.get("start")) and not find_checkpoints(run):
+        facts["start"] = transfer_weights(model, subwords, start["translator"])
     if rank == 0:
         save_run(run, subwords, facts)
     trainer = Trainer(model, training, run, facts)
@@ -288,6 +292,11 @@ def train_worker(
     help="Go on with RUN, with its own choices; only --steps may change.",
 )
 @click.option(
+    "--start",
+    type=FOLDER,
+    help="Begin with the weights of this translator, not with random ones.",
+)
+@click.option(
     "--minutes",
     type=click.FloatRange(0, min_open=True),
     help="Save and stop after so much training in all.",
@@ -304,6 +313,7 @@ def train(
     run: Path,
     config: str | None,
     resume: bool,
+    start: Path | None,
     minutes: float | None,
     stream: bool,
     device: str,
@@ -324,6 +334,8 @@ def train(
         asked = {"config": config, "stream": stream or None, "workers": world_size}
         words = program(world_size)
         if resume:
+            if start:
+                raise ValueError("--start begins a run, --resume goes on with it")
             if options["precision"] == "auto":
                 options["precision"] = None
             facts = resumed_run(data, run, asked, options)
@@ -337,6 +349,8 @@ def train(
                 say(why)
             seed = {"seed": facts["training"]["seed"]}
             facts |= describe_run(words, chosen_device) | seed
+            if start:
+                facts["start"] = {"translator": str(start.resolve())}
         trainer, finished = train_worker(
             data, run, facts, chosen_device, limit, rank, world_size
         )
@@ -518,6 +532,28 @@ def check_languages(translator: Translator, languages: list[str]) -> None:
         )
 
 
+def texts_of(
+    data: Path, part: str, languages: list[str]
+) -> tuple[dict[str, list[str]], dict[str, list[int]]]:
+    """The sources of a part with their references, and the rows of each kind.
+
+    The part "book" is the test set of the package, captions and everyday sentences; the
+    others have no kinds. Raises ValueError for a part that is not there.
+    """
+    if part != "book":
+        return with_references(pairs_of(data, part)), {}
+    if languages != ["en", "de"]:
+        raise ValueError(
+            "the book's own sentences are English and German, the languages of "
+            f"{data} are {languages}"
+        )
+    sentences = book_sentences()
+    kinds: dict[str, list[int]] = {"captions": [], "everyday": []}
+    for row, sentence in enumerate(sentences):
+        kinds["captions" if sentence.kind == "caption" else "everyday"].append(row)
+    return {s.source: list(s.references) for s in sentences}, kinds
+
+
 def moses_references(path: Path | None, count: int) -> list[str] | None:
     """The ``count`` lines of a file of references; ValueError where they are more or
     fewer."""
@@ -549,7 +585,7 @@ def all_statistics(
 @click.option(
     "--part",
     default="test",
-    help="Which part of DATA to translate: validation, test, or another one it has.",
+    help="Which part of DATA to translate; book: the sentences of the package.",
 )
 @click.option(
     "--moses-reference", type=FOLDER, help="Lower-case, Moses-tokenized references."
@@ -581,7 +617,7 @@ def evaluate(
     translator = load_translator(model, device, threads)
     languages = read_corpus(data)["languages"]
     check_languages(translator, languages)
-    pairs = with_references(pairs_of(data, part))
+    pairs, kinds = texts_of(data, part, languages)
     sources, references = list(pairs), list(pairs.values())
     moses = moses_references(moses_reference, len(pairs))  # before the search
     start = perf_counter()
@@ -590,8 +626,13 @@ def evaluate(
     seconds = round(perf_counter() - start, 1)
     if output:
         write_atomically(output, "".join(f"{line}\n" for line in hypotheses).encode())
+    by_kind = {
+        kind: score([hypotheses[i] for i in rows], [references[i] for i in rows])
+        for kind, rows in kinds.items()
+    }
     record = {
         "scores": score(hypotheses, references, moses, languages[1]),
+        **({"scores_by_kind": by_kind} if by_kind else {}),
         "scores_by_length": scores_by_length(sources, hypotheses, references),
         "evaluation": {
             "command": typed(),

@@ -6,6 +6,8 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ..subwords import Subwords
 from ..transformer import Transformer, TransformerConfig
 from .checkpoints import load_tensors, load_weights, save_tensors
@@ -52,3 +54,41 @@ def read_translator(
     digest = hashlib.sha256(subwords.model).hexdigest()
     check_same_vocabulary(digest, facts["subwords_sha256"], folder)
     return model, subwords, facts
+
+
+def pieces_of(subwords: Subwords) -> list[str]:
+    """The pieces of a vocabulary in the order of their ids."""
+    return subwords.processor.id_to_piece(list(range(len(subwords))))
+
+
+@torch.no_grad()
+def transfer_weights(
+    model: Transformer, subwords: Subwords, folder: Path | str
+) -> dict[str, Any]:
+    """Give ``model`` the weights of the translator in ``folder``: all layers, and the
+    embeddings of the pieces that both vocabularies have; the others keep theirs.
+
+    Returns where the weights come from. Raises ValueError where the two models differ
+    in more than vocabulary and dropout, and what ``read_translator`` raises.
+    """
+    parent, known, _ = read_translator(folder)
+    free = ("vocabulary_size", "dropout", "pad_id")
+    for name, own in asdict(model.config).items():
+        found = getattr(parent.config, name)
+        if name not in free and own != found:
+            raise ValueError(
+                f"{name} is {own} in this run and {found} in {folder}: weights go from "
+                "one model to another of the same shape"
+            )
+    ids = {piece: i for i, piece in enumerate(pieces_of(known))}
+    shared = [(i, ids[p]) for i, p in enumerate(pieces_of(subwords)) if p in ids]
+    own_ids, parent_ids = map(list, zip(*shared, strict=True))
+    embeddings = model.embedding.weight.clone()
+    embeddings[own_ids] = parent.embedding.weight[parent_ids]
+    model.load_state_dict(parent.state_dict() | {"embedding.weight": embeddings})
+    digest = hashlib.sha256((Path(folder) / "model.safetensors").read_bytes())
+    return {
+        "translator": str(folder),
+        "sha256": digest.hexdigest(),
+        "shared_pieces": len(shared),
+    }
