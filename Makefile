@@ -10,7 +10,7 @@ export TQDM_DISABLE ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book pages test quick lint export stamp student serve clean clean-all
+.PHONY: help book pages pdf test quick lint export stamp student serve clean clean-all
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F '\t' '{printf "make %-10s %s\n", $$1, $$2}'
@@ -30,6 +30,9 @@ book: $(READY) ## run every notebook and render the site to _build/html/index.ht
 
 pages: $(READY) ## check every page of the rendered site in a real browser, if one is there
 	@$(BIN)/python tools/check_pages.py _build/html
+
+pdf: $(READY) ## after `make book`: print each chapter, and the whole book, to _build/pdf
+	@$(BIN)/python tools/make_pdf.py
 
 test: lint ## check the style, then run every test and every notebook
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --durations 15

@@ -9,7 +9,9 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import nbformat
@@ -19,11 +21,12 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "book" / "_ext")]
 
+import build_book  # noqa: E402
 import check_pages  # noqa: E402
 import check_site  # noqa: E402
 import stamp  # noqa: E402
 import student  # noqa: E402
-from annotated_book import cells, finish, pages, picture, runs  # noqa: E402
+from annotated_book import cells, finish, pages, picture, runs, services  # noqa: E402
 
 GOOD = """<html><head><link rel="stylesheet" href="style.css"></head><body>
 <h1 id="top">Title</h1><img src="a.png" alt="a dot">
@@ -217,6 +220,66 @@ def test_a_source_is_named_once(before: str, after: str | None) -> None:
     if after:
         wanted = after.replace("L", link.format("")).replace("/", "</a></span>")
     assert finish.finished(page) == wanted
+
+
+# What stands beside a page ------------------------------------------------------------
+
+
+def an_app(root: Path) -> SimpleNamespace:
+    """As much of a Sphinx application as the services ask for."""
+    (root / "CITATION.cff").write_text(
+        "title: A book\nversion: 1.0\nrepository-code: https://example.org/book\n"
+        "authors: [{name: Ada and Co.}]\n"
+    )
+    options = {"repository_url": "https://example.org/book"}
+    config = SimpleNamespace(html_theme_options=options, copyright="2026")
+    return SimpleNamespace(config=config, srcdir=str(root))
+
+
+FIFTH = {"number": "05", "title": "Where & how"}
+
+
+def test_a_chapter_tells_how_to_cite_it_and_where_to_discuss_it(tmp_path: Path) -> None:
+    """Fails when a heading's signs break the address, when a page that is finished
+    already gets everything twice, or when the entry is no BibTeX."""
+    page = (
+        '<h2>A &amp; <em>B</em>?<a class="headerlink" href="#a-b" title="Link">#</a>'
+        f'</h2><p>Text.</p>{services.BEFORE}">'
+    )
+    app = an_app(tmp_path)
+    after = services.served(page, FIFTH, app)
+    assert 'issues/new?title=05%2C+A+%26+B%3F%3A+"' in after
+    assert 'aria-label="Discuss: A &amp; B?"' in after
+    assert after.index('class="cite"') < after.index(services.BEFORE)
+    assert services.served(after, FIFTH, app) == after
+    entry = services.citation(tmp_path, FIFTH, "2026")
+    assert entry.count("{") == entry.count("}")
+    assert "title = {{Where & how}}" in entry and "Chapter 5 of A book" in entry
+
+
+def test_a_page_tells_when_its_text_last_changed(tmp_path: Path) -> None:
+    """Fails when the day of the build is told, or a page without a commit ends in an
+    error."""
+    page = tmp_path / "page.md"
+    page.write_text("Text.")
+    assert services.changed_on(page) is None
+    for words in (
+        ["init", "-q"],
+        ["add", "page.md"],
+        ["-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "-qm", "A"],
+    ):
+        day = {"GIT_COMMITTER_DATE": "2024-02-29T12:00:00+0000"}
+        subprocess.run(["git", *words], cwd=tmp_path, check=True, env=os.environ | day)
+    assert services.changed_on(page) == "February 29, 2024"
+
+
+def test_the_copy_to_take_along_holds_the_site_once(site: Path) -> None:
+    """Fails when a second build packs the first one's archive, or a file is missing."""
+    for _ in range(2):
+        archive = build_book.zip_site(site)
+    names = set(zipfile.ZipFile(archive).namelist())
+    there = {path for path in site.rglob("*") if path.is_file() and path != archive}
+    assert names == {f"annotated-transformer/{p.relative_to(site)}" for p in there}
 
 
 # The pages in a browser ---------------------------------------------------------------
@@ -611,6 +674,7 @@ def test_a_tiny_book(tmp_path: Path) -> None:
     (tmp_path / "book").mkdir()
     for name in [
         "_config.yml",
+        "CITATION.cff",
         "book/_ext",
         "book/_static",
         "book/references.bib",

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
@@ -136,6 +137,28 @@ def prune(keep: int = 4) -> None:
             shutil.rmtree(folder)
 
 
+def render(command: list[str]) -> None:
+    """Run a step of the rendering; where it fails, this build ends with its code."""
+    code = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL).returncode
+    if code:  # read all again, or the next build would not repeat the warnings
+        shutil.rmtree(ROOT / "_build" / ".doctrees", ignore_errors=True)
+        sys.exit(code)
+
+
+def zip_site(site: Path) -> Path:
+    """An archive of the whole site, to be read from the disk, in the site itself."""
+    archive = site / "_downloads" / "annotated-transformer-site.zip"
+    archive.parent.mkdir(exist_ok=True)
+    files = sorted(path for path in site.rglob("*") if path.is_file())
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as target:
+        for path in files:
+            if path != archive:
+                target.write(
+                    path, Path("annotated-transformer") / path.relative_to(site)
+                )
+    return archive
+
+
 def main() -> None:
     """Run, render, check, report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -157,11 +180,9 @@ def main() -> None:
         "-q",
     ]
     print("Rendering the site ...", flush=True)
-    for command in (book, [sys.executable, "tools/check_site.py", "_build/html"]):
-        code = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL).returncode
-        if code:  # read all again, or the next build would not repeat the warnings
-            shutil.rmtree(ROOT / "_build" / ".doctrees", ignore_errors=True)
-            sys.exit(code)
+    render(book)
+    archive = zip_site(ROOT / "_build" / "html")
+    render([sys.executable, "tools/check_site.py", "_build/html"])
     prune()
     print("\nSeconds per chapter (a kept run counts as it was measured)")
     for name, took in seconds.items():
@@ -171,6 +192,10 @@ def main() -> None:
     print(
         f"This build took {total:.0f} s: notebooks {ran:.0f} s, "
         f"rendering and checking {total - ran:.0f} s."
+    )
+    print(
+        f"To take along: {archive.relative_to(ROOT)}, "
+        f"{archive.stat().st_size / 1e6:.0f} MB"
     )
     print("Read the book: _build/html/index.html")
 

@@ -7,6 +7,7 @@
   timing);
 - `picture`: the paper as a picture, for the paper map;
 - `assets`: scripts and fonts, all from the site itself;
+- `services`: when a page last changed, how to cite it, where to discuss it;
 - `finish`: the last hand at each page's HTML.
 """
 
@@ -17,7 +18,7 @@ from pathlib import Path
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
-from . import assets, cells, finish, glossary, pages, runs
+from . import assets, cells, finish, glossary, pages, runs, services
 
 __all__ = ["setup"]
 
@@ -73,6 +74,7 @@ def setup(app: Sphinx) -> dict:
     app.connect("doctree-resolved", assets.drop_thebe, priority=900)
     # After thebe and the theme.
     app.connect("html-page-context", assets.tend_scripts, priority=900)
+    app.connect("html-page-context", services.tell_the_day, priority=900)
     app.connect("doctree-resolved", pages.fill_times)
     app.connect("doctree-resolved", pages.fill_picture)
     app.connect("env-updated", pages.times_page)

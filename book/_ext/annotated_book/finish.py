@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sphinx.application import Sphinx
 
-from . import cells
+from . import cells, services
 
 # What Pygments wrote: code in any language, but no output of a cell.
 CODE = re.compile(
@@ -101,5 +101,7 @@ def finish_pages(app: Sphinx, exception: Exception | None) -> None:
         chapter = cells.chapter_of(app, name.with_suffix("").as_posix()) or {}
         before = path.read_text(encoding="utf-8")
         after = finished(before, chapter.get("number", "").lstrip("0"))
+        if chapter:
+            after = services.served(after, chapter, app)
         if after != before:
             path.write_text(after, encoding="utf-8")
