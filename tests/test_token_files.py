@@ -12,7 +12,6 @@ import torch
 from annotated_transformer.data import Batch, encode_stream, stream_batches
 from annotated_transformer.subwords import Subwords, train_subwords
 from annotated_transformer.support.corpora import (
-    Corpus,
     ParallelFiles,
     miniature_corpus,
 )
@@ -123,8 +122,8 @@ def test_a_run_that_streams_reads_the_file(
 ) -> None:
     """One run after the other. Fails when a run encodes what another has encoded, when
     the batches are not the stream's, and when pairs are left out without a word."""
-    train_corpus = Corpus("small", ("en", "de"), PAIRS, PAIRS[:9], PAIRS[:9])
-    names = write_corpus(train_corpus, tmp_path)
+    parts = {"train": PAIRS, "validation": PAIRS[:9], "test": PAIRS[:9]}
+    names = write_corpus(parts, ["en", "de"], tmp_path)
     facts = {"languages": ["en", "de"], "files": names}
     (tmp_path / "corpus.json").write_text(json.dumps(facts))
     subwords = train_subwords([text for pair in PAIRS for text in pair], 340)

@@ -35,7 +35,8 @@ def choose_precision(asked: str | None, device: torch.device) -> tuple[str, str]
     if device.type == "mps":
         return (asked, "") if asked == "bf16" else ("fp32", "precision fp32")
     speed = bf16_speed(device)
-    measured = f"bfloat16 products are {speed:.2g} times as fast as fp32's here"
+    digits = 1 if speed >= 0.1 else 3
+    measured = f"bfloat16 products are {speed:.{digits}f} times as fast as fp32's here"
     if asked == "bf16":
         return asked, "" if speed >= 1 else f"{measured}: fp32 trains faster"
     precision = "bf16" if speed >= WORTH_IT else "fp32"
