@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # All equations are set, all that folds is open, all pictures are there.
 READY = """async () => {
   document.querySelectorAll("details").forEach((part) => { part.open = true; });
-  document.querySelectorAll(".dropdown, .toggle-hidden").forEach((part) => {
+  document.querySelectorAll(".toggle-hidden").forEach((part) => {
     part.classList.remove("toggle-hidden");
   });
   document.querySelectorAll("img").forEach((image) => { image.loading = "eager"; });
